@@ -24,6 +24,7 @@ import torch
 
 import devices  # noqa: F401  # before anything imports Triton
 from chat_servers import ChatRule, chat_server
+from cross_encoders import write_cross_encoder
 from forked import Forks, forks
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
@@ -195,6 +196,30 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def lively_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same BERT with larger weights, so that different texts have vectors of their own."""
+    return write_tiny_bert(tmp_path_factory.mktemp("lively"), sd=0.1)
+
+
+@pytest.fixture(scope="session")
+def sharp_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same BERT with still larger weights, whose guesses are far from uniform."""
+    return write_tiny_bert(tmp_path_factory.mktemp("sharp"), sd=0.3)
+
+
+@pytest.fixture(scope="session")
+def mini() -> SentenceEncoder:
+    """The smaller built-in encoder; no test changes it."""
+    return SentenceEncoder.load(device="cpu")
+
+
+@pytest.fixture(scope="session")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small cross-encoder."""
+    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "my-cross-encoder")
+
+
+@pytest.fixture(scope="session")
 def tiny_encoder(tiny_folder: Path) -> SentenceEncoder:
     """The tiny model with mean pooling, ready to encode; shared by all tests, so no test changes it."""
     return SentenceEncoder.load(tiny_folder, device="cpu")
@@ -235,34 +260,6 @@ def forked(parent_of_commands: Forks) -> Iterator[Forks]:
     """Starts commands in processes of their own; those that still run are killed at the end of the test."""
     yield parent_of_commands
     parent_of_commands.close()
-
-
-PARTS = """
-from typing import Literal
-
-from opencse.objective.terms.base import Term
-from opencse.settings import PartSettings
-
-
-class Norm(Term):
-    class Settings(PartSettings):
-        kind: Literal["norm"] = "norm"
-        weight: float = 0.1
-
-    def loss(self, reps):
-        return reps.anchor.norm(dim=1).mean()
-"""
-
-
-@pytest.fixture
-def parts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module of one's own that can be imported, with the term ``Norm``."""
-    path = tmp_path / "modules" / f"parts_of_{tmp_path.name}.py"
-    path.parent.mkdir()
-    path.write_text(PARTS)
-    monkeypatch.syspath_prepend(path.parent)
-    yield path
-    sys.modules.pop(path.stem, None)
 
 
 @pytest.fixture(scope="session")

@@ -182,10 +182,6 @@ _WIKI = "".join(
     + "</text></revision></page>"
     for number, (title, (one, two)) in enumerate(TITLED)
 )
-_PDF_LINES = [
-    line for sentence in SENTENCES for line in (sentence[: len(sentence) // 2], sentence[len(sentence) // 2 :])
-]
-
 FILES: dict[str, Made] = {
     "comma": Made("a.csv", table(",").encode()),
     "semicolon": Made("a.csv", table(";").encode("utf-8-sig")),

@@ -28,23 +28,13 @@ from opencse.evaluation.suite import Suite, TaskData
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.progress import Silent
+from opencse.runs.run import Run as TrainingRun
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, Selector
 
 Run = Callable[..., tuple[int, str, str]]
 """The fixture ``opencse``: runs the command line with arguments, and gives its exit code, stdout and stderr."""
-
-
-def with_options(command: Iterable[object], *options: object) -> list[object]:
-    """The words of a command with other options in place of its own; ``--set``, which may be repeated, is added."""
-    words, kept = iter(command), []
-    for word in words:
-        if isinstance(word, str) and word.startswith("-") and word != "--set" and word in options:
-            next(words)
-        else:
-            kept.append(word)
-    return [*kept, *options]
 
 
 def refused(result: tuple[int, str, str], *parts: str) -> str:
@@ -66,6 +56,13 @@ def refused(result: tuple[int, str, str], *parts: str) -> str:
     for part in parts:
         assert part in lines[0], lines[0]
     return lines[0]
+
+
+def accepted(result: tuple[int, str, str]) -> tuple[str, str]:
+    """Checks that a command went through; what it printed to stdout and stderr."""
+    code, out, err = result
+    assert code == 0, err
+    return out, err
 
 
 class Heard(Silent):
@@ -151,6 +148,25 @@ def record_of(
 ) -> EvaluationRecord:
     """The record of a plain function of texts on a suite's data."""
     return suite(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress)
+
+
+def resumed_is_whole(job: TrainingRun, folder: Path, progress: Heard) -> dict[str, bytes]:
+    """Checks that a run which ``progress`` breaks off, and which is continued, is the uninterrupted one bit for bit.
+
+    Returns:
+        Its weights and its log.
+    """
+    job.train(folder / "whole")
+    with pytest.raises(InterruptedRunError):
+        job.train(folder / "broken", progress=progress)
+    assert (folder / "broken" / "checkpoint").is_dir()
+    job.train(folder / "broken", resume=True)
+    whole, broken = (
+        {str(file.relative_to(run)): file.read_bytes() for file in (*run.rglob("*.safetensors"), run / "metrics.jsonl")}
+        for run in (folder / "whole", folder / "broken")
+    )
+    assert broken == whole
+    return whole
 
 
 def objective_of(**settings: Any) -> Objective:

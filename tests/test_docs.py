@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,6 @@ from typing import Any
 import pytest
 import typer
 
-import helpers
 from doc_blocks import Block, blocks_of, commands_of
 from helpers import write_collection
 from opencse.asking.plan import TEMPLATE
@@ -380,48 +378,6 @@ def test_links_lead_somewhere() -> None:
     for document, text in TEXTS.items():
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
             assert target.startswith("http") or ((ROOT / document).parent / target).exists(), target
-
-
-PAGES = {
-    path.resolve(): re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-}
-
-
-def anchors_of(page: str) -> set[str]:
-    """The anchors that GitHub makes of the headings of a page."""
-    anchors: Counter[str] = Counter()
-    names = set()
-    for heading in re.findall(r"^#+ (.*)$", page, re.MULTILINE):
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
-        name = re.sub(r"[^\w\s-]", "", plain.lower()).strip().replace(" ", "-")
-        names.add(f"{name}-{anchors[name]}" if anchors[name] else name)
-        anchors[name] += 1
-    return names
-
-
-def test_links_lead_to_headings_and_a_heading_has_a_blank_line_above() -> None:
-    for page, text in PAGES.items():
-        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
-            linked = (page.parent / target).resolve() if target else page
-            if "://" not in target and linked.suffix == ".md":
-                assert anchor in anchors_of(PAGES[linked]), f"{page}: {target}#{anchor}"
-        assert re.findall(r"^.*\S.*\n#+ .*$", text, re.MULTILINE) == [], page
-
-
-@pytest.mark.parametrize(
-    ("written", "place", "link", "wanted"),
-    [
-        ("guides/train.md", "guides/train.md", "parts.md#b", "parts.md#b"),  # the guide of that name
-        ("recipes.md", "methods/index.md", "guides/parts.md#b", "../guides/parts.md#b"),
-        ("parts.md", "reference/parts.md", "recipes.md#a", "../methods/index.md#a"),
-    ],
-)
-def test_links_lead_to_where_the_site_has_a_page(written: str, place: str, link: str, wanted: str) -> None:
-    pytest.importorskip("mkdocs")
-    site = helpers.script(Path(__file__).parents[1] / "docs" / "site.py")
-    text = "See [it]({}), [elsewhere](https://host/parts.md) and [here](#b)."
-    assert site.relocated(text.format(link), written, place) == text.format(wanted)
 
 
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"

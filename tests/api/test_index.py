@@ -10,14 +10,11 @@ import pytest
 
 import opencse
 import opencse as opencse_package
-from cross_encoders import write_cross_encoder
 from helpers import Heard, Run, refused, write_collection
-from opencse.commands.opening import second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.description import write_hybrid_weight
 from opencse.modules.similarity import HybridWeight
-from opencse.progress import Silent
 from opencse.search.index import Index
 from search_texts import DOCUMENTS
 
@@ -141,15 +138,3 @@ def test_options_of_models_are_refused(opencse: Run, tmp_path: Path, options: tu
     folder = tmp_path / "index"
     Index.build(folder, ["Rain falls."], opencse_package.load("opencse-mini"), model="opencse-mini").close()
     refused(opencse("evaluate", folder, "--data", tmp_path, *options), str(folder), message)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "encoder")
-
-
-def test_a_second_stage_is_opened_as_the_options_say(folder: Path) -> None:
-    assert second_stage(None, 50, "float32", Silent(), None, False) is None
-    stage = second_stage(folder, 7, "float32", Silent(), "cpu", False)
-    assert stage is not None
-    assert (stage.depth, stage.model.name) == (7, str(folder))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 import opencse
-from opencse.commands import doctor as diagnosis
 from opencse.commands.demo import EXAMPLES, split_sample
 from opencse.commands.doctor import lacking
 from opencse.commands.opening import open_encoder
@@ -54,30 +51,11 @@ def test_text_that_the_builtin_encoder_does_not_know_gets_another_model() -> Non
     assert not any("knows little" in line for line in opencse.check(english).advice)
 
 
-Usage = namedtuple("Usage", ["total", "used", "free"])
-
-
 def test_missing_and_old_packages_are_named_with_their_mend() -> None:
     assert lacking(["numpy>=2", "torch"]) == []
     assert lacking(["no-such-package>=1"]) == ["no-such-package is not installed; pip install 'no-such-package>=1'"]
     (old,) = lacking(["numpy>=999"])
     assert ">=999 is needed; pip install 'numpy>=999'" in old
-
-
-def test_a_full_disk_and_too_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0, 0, 5e9))
-    assert diagnosis._room() == []
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0, 0, 1e9))
-    assert [line.split(" (")[0] for line in diagnosis._room()] == [
-        "the current folder has 1.0 GB left",
-        "the token cache has 1.0 GB left",
-    ]
-    assert diagnosis._threads(1) == []
-    (crowded,) = diagnosis._threads(100_000)
-    assert "100000 threads" in crowded
-    assert "OMP_NUM_THREADS" in crowded
 
 
 def test_what_the_demo_evaluates_on_is_not_trained_on() -> None:

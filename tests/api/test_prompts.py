@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,40 +133,9 @@ def adapt(model: Path, there: Path) -> Texts:
     return [], QUERIES, DOCUMENTS
 
 
-def serve_embeddings(model: Path, _: Path) -> Texts:
-    encoder = SentenceEncoder.load(model, device="cpu")
-    asked = [(OTHERS, None), (QUERIES, "query"), (DOCUMENTS, "document")]
-    answers = asyncio.run(_served(encoder, [({"input": texts, "input_type": kind}) for texts, kind in asked]))
-    for answer, vectors in zip(
-        answers,
-        [encoder.encode(OTHERS), encoder.encode_query(QUERIES), encoder.encode_document(DOCUMENTS)],
-        strict=True,
-    ):
-        given = np.array([one["embedding"] for one in answer["data"]])
-        assert np.abs(given - vectors).max() < 1e-5
-    return OTHERS, QUERIES, DOCUMENTS
-
-
-async def _served(
-    encoder: SentenceEncoder, bodies: list[dict[str, object]]
-) -> list[dict[str, list[dict[str, list[float]]]]]:
-    from opencse.serving.app import create_app
-    from opencse.serving.service import Service
-    from serving.harness import to
-
-    service = Service({"m": encoder})
-    try:
-        async with to(create_app(service)) as client:
-            answers = [await client.post("/v1/embeddings", json=body) for body in bodies]
-    finally:
-        service.close()
-    assert [answer.status_code for answer in answers] == [200] * len(bodies), answers[0].text
-    return [answer.json() for answer in answers]
-
-
 COMMANDS: list[Callable[[Path, Path], Texts]] = [
     encode_array, encode_queries, encode_folder, similarity, nearest, index, index_negatives, evaluate_retrieval,
-    evaluate_a_layer, evaluate_sts, serve_embeddings,
+    evaluate_a_layer, evaluate_sts,
 ]  # fmt: skip
 PAIRS = [
     (command, layout) for n, command in enumerate(COMMANDS) for layout in (list(BEFORE) * 2)[n % 6 : n % 6 + 4 : 2]

@@ -16,7 +16,6 @@ from opencse.cli.app import COMMANDS
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import Device, Reporter, Settings, TrustRemoteCode
 from opencse.errors import UserError
-from opencse.progress import Terminal
 
 FUNCTIONS = [name for name in COMMANDS if name not in {"recipes", "export", "index"}]  # commands of commands
 
@@ -149,11 +148,6 @@ def test_unknown_options_and_trust_by_a_word_are_refused() -> None:
         boil("water", liters=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="trust_remote_code is True or False"):
         boil("water", trust_remote_code="false")  # type: ignore[arg-type]
-
-
-def test_progress_reaches_the_function() -> None:
-    terminal = Terminal()
-    assert boil("water", progress=terminal)[-1] is terminal
 
 
 def test_signature_and_documentation_show_what_several_commands_have() -> None:

@@ -20,16 +20,6 @@ from opencse.search.rows import IndexRow
 from serving.harness import to
 
 
-def test_names_of_models(tmp_path: Path) -> None:
-    (tmp_path / "my-model").mkdir()
-    assert serving._names(["opencse-mini", tmp_path / "my-model", "owner/name"], None) == [
-        "opencse-mini", "my-model", "owner/name",
-    ]  # fmt: skip
-    assert serving._names(["a", "b"], ["x", "y"]) == ["x", "y"]
-    with pytest.raises(UserError, match="cannot"):
-        serving._names(["a", "b"], ["x", " "])
-
-
 def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     assert serving._keys(None) == []

@@ -16,7 +16,6 @@ import pytest
 from huggingface_hub import ModelCard, constants
 
 import opencse
-from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.adapters import LoraSettings, add_adapters
@@ -194,15 +193,6 @@ def test_versions_branches_and_pull_requests(hub: Hub, encoder: SentenceEncoder,
     opencse.push(tmp_path / "out", "me/tiny", revision="v2")
     assert set(hub.repos["me/tiny"]) == {"main", "v2"}
     assert opencse.push(tmp_path / "out", "me/tiny", create_pr=True).endswith("/discussions/1")
-
-
-def test_the_command_prints_where_it_is(hub: Hub, encoder: SentenceEncoder, tmp_path: Path, opencse: Run) -> None:
-    encoder.save(tmp_path / "out")
-    code, stdout, stderr = opencse("push", tmp_path / "out", "me/tiny")
-    assert (code, stdout.strip()) == (0, f"{hub.url}/me/tiny/commit/abc"), stderr
-    code, stdout, stderr = opencse("push", tmp_path / "out", "me/tiny")
-    assert code == 2
-    assert "Traceback" not in stderr
 
 
 @pytest.mark.parametrize(

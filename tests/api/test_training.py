@@ -6,19 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import opencse
 from helpers import Broken, Heard, write_collection
-from opencse import UserError, adapt, train
+from opencse import UserError, train
 from opencse.documents.continuing import FILE as DOCUMENTS
 from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import InterruptedRunError
 from opencse.model_folder.description import Stated
-from opencse.text import sample
 from search_texts import DOCUMENTS as TOPICS
 from search_texts import LINES
 
@@ -56,26 +54,6 @@ def test_from_values_alone(tiny_folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_values_train_as_the_same_file_does(tiny_folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "texts.txt"
-    path.write_text("\n".join(TEXTS) + "\n")
-    given, from_file = (
-        train(text, tmp_path / name, model=tiny_folder, dev=None, settings=QUICK, device="cpu")
-        for text, name in ((TEXTS, "given"), (path, "file"))
-    )
-    vectors = [SentenceEncoder.load(result.folder, device="cpu").encode(TEXTS) for result in (given, from_file)]
-    np.testing.assert_array_equal(vectors[0], vectors[1])
-
-
-@pytest.mark.slow
-def test_a_wrong_setting_leaves_nothing_behind(tiny_folder: Path, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    with pytest.raises(UserError, match="epochs"):
-        train(TEXTS, tmp_path / "out", model=encoder, settings=["training.epochs=-1"])
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
@@ -103,22 +81,6 @@ def test_arguments_of_another_kind_are_named(argument: str, value: object, messa
 def test_wrong_dev_pairs_are_told_with_their_place(dev: list[Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         train(TEXTS, tmp_path / "out", dev=dev, settings=QUICK)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"model": "./nowhere"}, r"^\./nowhere: no such folder$"),
-        ({"recipe": "adapd"}, r"^unknown recipe 'adapd' \(did you mean 'adapt'\?\)"),
-    ],
-)
-def test_a_wrong_model_or_recipe_is_refused_before_the_corpus_is_read(
-    options: dict[str, Any], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("opencse.documents.adaptation.plan_adaptation", lambda *args, **named: pytest.fail("read"))
-    with pytest.raises(UserError, match=problem):
-        adapt(sample.TRAIN, tmp_path / "out", **options)
 
 
 @pytest.mark.slow
@@ -158,15 +120,9 @@ def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Pa
         "training.max_steps=6", "training.evaluate_every=2", "training.checkpoint_every=2", "training.batch_size=8",
     ]  # fmt: skip
 
-    queries = tmp_path / "queries"
-    (queries / "qrels").mkdir(parents=True)
-    asked = [
-        {"_id": f"q{n}", "text": f"how heavy is {text.split('.')[0]}"} for n, (_, text) in enumerate(documents[:40])
-    ]
-    texts = [{"_id": f"d{n}", "title": title, "text": text} for n, (title, text) in enumerate(documents)]
-    for file, rows in (("corpus", texts), ("queries", asked)):
-        (queries / f"{file}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    (queries / "qrels" / "dev.tsv").write_text("".join(f"q{n}\td{n}\t1\n" for n in range(40)))
+    asked = {f"q{n}": f"how heavy is {text.split('.')[0]}" for n, (_, text) in enumerate(documents[:40])}
+    texts = {f"d{n}": f"{title} {text}" for n, (title, text) in enumerate(documents)}
+    queries = write_collection(tmp_path / "queries", texts, asked, [(f"q{n}", f"d{n}", 1) for n in range(40)], "dev")
 
     def adapt(name: str, **options: Any) -> None:
         how: dict[str, Any] = {"model": "opencse-mini", "dev": queries, "settings": settings, "device": "cpu"}

@@ -21,11 +21,6 @@ PASSAGES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def mini() -> SentenceEncoder:
-    return SentenceEncoder.load(device="cpu")
-
-
 def test_ranks_are_those_of_documents(mini: SentenceEncoder) -> None:
     questions = ["what removes limescale", "children and snow", "when is the tax due", "snow on the hills", "xyzzy"]
     ranks = round_trip(questions, [0, 1, 2, 2, 0], PASSAGES, mini, Silent())

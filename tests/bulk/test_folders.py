@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import Run
+from helpers import Run, accepted
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
 from opencse.bulk.encoding_settings import EncodingSettings, Form
@@ -204,13 +204,9 @@ def _of_session(leader: int) -> list[int]:
 @pytest.mark.slow
 def test_the_command(opencse: Run, source: Source, out: Path, tiny_folder: Path, encoder: SentenceEncoder) -> None:
     asked = ("encode", tiny_folder, source.location, "--pooling", "mean", "--device", "cpu", "--dimensions", "4")
-    code, stdout, stderr = opencse(
-        *asked, "--out", out, "--shard-rows", "9", "--processes", "1", "--numbers", "float16"
-    )
-    assert code == 0, stderr
+    stdout, _ = accepted(opencse(*asked, "--out", out, "--shard-rows", "9", "--processes", "1", "--numbers", "float16"))
     assert stdout.startswith(f"{out}: 23 vectors of 4 dimensions in 3 files, ")
-    code, stdout, stderr = opencse(*asked, "--out", "-")
-    assert code == 0, stderr
+    stdout, _ = accepted(opencse(*asked, "--out", "-"))
     rows = [json.loads(line) for line in stdout.splitlines()]
     assert [row["text"] for row in rows] == LINES
     assert np.allclose([row["vector"] for row in rows], encoder.encode(LINES)[:, :4], atol=1e-6)

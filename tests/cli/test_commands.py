@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import shlex
 import subprocess
@@ -15,53 +13,27 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from rich.table import Table
 
-from helpers import Run, refused
+from helpers import Run, accepted, refused
 from opencse.cli.app import COMMANDS, EXAMPLES, app
-from opencse.cli.console import echo, show, terminal
 from opencse.errors import UserError
-from opencse.progress import Terminal
 from opencse.text import sample
 
 QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
 
 
-def few_texts(folder: Path, count: int = 400) -> Path:
-    """The sample's first lines: enough to hold some out and ask about them."""
-    path = folder / "few.txt"
-    path.write_text("".join(f"{line}\n" for line in Path(sample.TRAIN).read_text().splitlines()[:count]))
-    return path
-
-
 @pytest.mark.slow
 def test_dry_run_prints_the_plan_and_writes_nothing(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-    code, stdout, _ = opencse("train", sample.TRAIN, "-o", tmp_path / "out", "-m", tiny_folder, *QUICK, "--dry-run")
-    assert code == 0
+    stdout, _ = accepted(opencse("train", sample.TRAIN, "-o", tmp_path / "out", "-m", tiny_folder, *QUICK, "--dry-run"))
     for word in ("text", "tokens", "negatives  7 per anchor", "steps      3 of batch 8", "compute", "selection"):
         assert word in stdout
     assert not (tmp_path / "out").exists()
 
 
-@pytest.fixture
-def sts_folder(tmp_path: Path) -> Path:
-    """All seven tasks, a few pairs each."""
-    from opencse.evaluation import TASKS
-
-    rows = [line for line in sample.DEV.read_text().splitlines() if line]
-    for task in TASKS.values():
-        (tmp_path / "sts" / task.key).mkdir(parents=True)
-        for number, subset in enumerate(task.subsets):
-            part = rows[number * 12 : number * 12 + 12]
-            (tmp_path / "sts" / task.key / f"{subset}.tsv").write_text("\n".join(part) + "\n")
-    return tmp_path / "sts"
-
-
 @pytest.mark.slow
-def test_evaluate_layer_by_layer(opencse: Run, sts_folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    told = ["evaluate", tiny_folder, "--data", sts_folder, "--pooling", "mean", "--tasks", "stsb"]
-    code, stdout, err = opencse(*told, "--layers", "all")
-    assert code == 0, err
+def test_evaluate_layer_by_layer(opencse: Run, small_sts: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    told = ["evaluate", tiny_folder, "--data", small_sts, "--pooling", "mean", "--tasks", "stsb"]
+    stdout, _ = accepted(opencse(*told, "--layers", "all"))
     for layer in range(4):
         assert f"layer {layer}" in stdout
     assert "layer 4" not in stdout
@@ -105,8 +77,7 @@ def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
     out, text = tmp_path / "o", tmp_path / "text.txt"  # other texts than the sample's, of which the questions are
     lines = Path(sample.TRAIN).read_text().splitlines()
     text.write_text("".join(f"In short: {line}\n" if line else "\n" for line in lines))
-    code, told, err = opencse("train", text, "-o", out, "--metric", "mrr@5", "--dry-run")
-    assert code == 0, err
+    told, _ = accepted(opencse("train", text, "-o", out, "--metric", "mrr@5", "--dry-run"))
     line = next(line for line in told.splitlines() if line.startswith("selection"))
     assert "questions from the text itself" in line
     assert "rows held out" in line
@@ -143,12 +114,6 @@ def command_named(name: str) -> object:
     return get_command(app).get_command(None, name)  # type: ignore[attr-defined]
 
 
-def test_every_command_has_a_module_and_a_summary() -> None:
-    for name, summary in COMMANDS.items():
-        assert command_named(name) is not None
-        assert summary.endswith(".")
-
-
 def test_most_commands_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
@@ -157,24 +122,10 @@ def test_most_commands_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> No
         command_named("encode")
 
 
-def test_the_plan_of_a_dry_run(opencse: Run, tmp_path: Path) -> None:
-    documents = tmp_path / "docs.jsonl"
-    lines = [
-        '{"title": "Kettles", "text": "A kettle boils water. It has a lid. Steam comes out."}',
-        '{"title": "Snow", "text": "Snow fell on the hills. It was cold. Children played."}',
-    ]
-    documents.write_text("\n".join(lines) + "\n")
-    code, stdout, err = opencse("adapt", documents, "--out", tmp_path / "out", "--dev", "none", "--dry-run")
-    assert code == 0, err
-    assert "text       " in stdout
-    assert not (tmp_path / "out").exists()
-
-
 def test_findings_are_printed_and_written(opencse: Run, tmp_path: Path) -> None:
     text, file = tmp_path / "text.txt", tmp_path / "check.json"
     text.write_text("The kettle boils.\nSnow fell.\nThe kettle boils.\n")
-    code, stdout, err = opencse("check", text, "--json", file)
-    assert code == 0, err
+    stdout, _ = accepted(opencse("check", text, "--json", file))
     assert "duplicates  33.3%" in stdout
     assert "tokens per word" not in stdout
     assert " per word, " in stdout
@@ -184,8 +135,7 @@ def test_findings_are_printed_and_written(opencse: Run, tmp_path: Path) -> None:
 def test_a_file_a_folder_and_options_that_need_a_folder(opencse: Run, tmp_path: Path) -> None:
     text = tmp_path / "texts.txt"
     text.write_text("The kettle boils.\nSnow fell.\n")
-    code, stdout, err = opencse("encode", "opencse-mini", text, "--out", tmp_path / "v.npy", "--dimensions", 8)
-    assert code == 0, err
+    stdout, _ = accepted(opencse("encode", "opencse-mini", text, "--out", tmp_path / "v.npy", "--dimensions", 8))
     assert "2 vectors of 8 dimensions" in stdout
     assert np.load(tmp_path / "v.npy").shape == (2, 8)
     code, _, err = opencse("encode", "opencse-mini", text, "--out", tmp_path / "w.npy", "--format", "parquet")
@@ -200,47 +150,11 @@ def test_a_column_has_the_name_that_messages_advise(opencse: Run, tmp_path: Path
     assert opencse("encode", "opencse-mini", text, "--columns", "body", "--out", tmp_path / "v.npy")[0] == 0
 
 
-def test_control_characters_are_shown_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
-    echo("a\x1b[31mdog\tbarks")
-    table = Table("text")
-    table.add_row("b\x9bell")
-    show(table)
-    line, *lines = capsys.readouterr().out.splitlines()
-    assert line == "a\\x1b[31mdog\tbarks"
-    assert any("b\\x9bell" in one for one in lines)
-
-
-def test_loading_is_reported_on_a_terminal_once_it_begins(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    finders = len(sys.meta_path)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert isinstance(terminal(), Terminal)
-    assert len(sys.meta_path) == finders
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    terminal()
-    importlib.util.find_spec("numbers")
-    assert capsys.readouterr().err == ""  # no PyTorch so far
-    assert importlib.util.find_spec("torch") is not None
-    assert "loading PyTorch" in capsys.readouterr().err
-    assert len(sys.meta_path) == finders
-
-
 def test_versions_and_no_trouble(opencse: Run) -> None:
-    code, stdout, err = opencse("doctor")
-    assert code == 0, err
+    stdout, _ = accepted(opencse("doctor"))
     assert "torch" in stdout
     assert "opencse-mini" in stdout
     assert stdout.rstrip().endswith("no trouble found")
-
-
-def test_the_most_similar_text_comes_first(opencse: Run) -> None:
-    code, stdout, err = opencse("similarity", "opencse-mini", "A dog barks.", "It rains.", "A hound bays.")
-    assert code == 0, err
-    first, second = stdout.splitlines()
-    assert first.endswith("A hound bays.")
-    assert float(first.split()[0]) > float(second.split()[0])
 
 
 def test_further_texts_with_objectives_of_their_own(opencse: Run, tmp_path: Path) -> None:
@@ -248,18 +162,13 @@ def test_further_texts_with_objectives_of_their_own(opencse: Run, tmp_path: Path
     text.write_text("The kettle boils.\nSnow fell on the hills.\nThe train is late.\nA dog barks.\n" * 3)
     graded.write_text("4\tA cat.\tA kitten.\n0\tRain.\tA train.\n")
     common = ("train", text, "--out", tmp_path / "out", "--dev", "none", "--dry-run")
-    code, stdout, err = opencse(*common, "--also", f"{graded}=cosent", "--also", text)
-    assert code == 0, err
+    stdout, _ = accepted(opencse(*common, "--also", f"{graded}=cosent", "--also", text))
     lines = " ".join(stdout.split())
     assert "also graded=new: " in lines or "also graded: " in lines
     assert "objective pair + cosent" in lines
     assert "also text-2: " in lines
-    code, _, err = opencse(*common, "--also", "nowhere.txt=")
-    assert code == 2
-    assert "FILE=RECIPE is expected" in err
-    code, _, err = opencse(*common, "--also", f"{graded}=simcs")
-    assert code == 2
-    assert "did you mean 'simcse'" in err
+    refused(opencse(*common, "--also", "nowhere.txt="), "FILE=RECIPE is expected")
+    refused(opencse(*common, "--also", f"{graded}=simcs"), "did you mean 'simcse'")
 
 
 WIDTH = 110

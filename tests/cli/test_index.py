@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from helpers import Run
+from helpers import Run, accepted, refused
 from opencse.cli.app import app
 from opencse.cli.passages import LINES, best_start, blocks
 from opencse.commands.index import build_index
@@ -37,8 +37,7 @@ def built(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.chdir(tmp_path)
     Path("rows.csv").write_text(ROWS, encoding="utf-8")
     named = ("--fields", "text", "--id", "id", "--metadata", "year,lang")
-    code, out, err = opencse("index", "build", "ix", "opencse-mini", "rows.csv", *named, "--json", "built.json")
-    assert code == 0
+    out, err = accepted(opencse("index", "build", "ix", "opencse-mini", "rows.csv", *named, "--json", "built.json"))
     assert err == "read as    a table (separated by commas), UTF-8; no title, text 'text', id 'id'\n"
     assert out == "ix: 4 texts, 448 dimensions, flat\n"
     assert json.loads(Path("built.json").read_text())["info"]["columns"] == {"year": "number", "lang": "text"}
@@ -67,8 +66,7 @@ def test_query_with_conditions(opencse: Run, built: Path) -> None:
         assert sorted(hits(built)) == sorted(ids)
         assert "cosine" in out
     assert opencse("index", "query", "ix", "cat", "-k", 1, "--threshold", 2)[0] == 0
-    code, out, _ = opencse("index", "query", "ix", "Zug", "--hybrid", *into)
-    assert code == 0
+    out, _ = accepted(opencse("index", "query", "ix", "Zug", "--hybrid", *into))
     assert "Zug (hybrid score, cosine)" in out
     assert hits(built)[0] == "a3"
 
@@ -77,9 +75,7 @@ def test_query_with_conditions(opencse: Run, built: Path) -> None:
 def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
     Path("more.jsonl").write_text('{"text": "More.", "key": 7}\n{"text": "Yet more.", "key": "x"}\n')
     assert opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key")[1] == "ix: 2 texts added\n"
-    code, _, err = opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key")
-    assert code == 2
-    assert "the id '7' exists already" in err
+    refused(opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key"), "the id '7' exists already")
     assert opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key", "--replace")[0] == 0
     assert opencse("index", "delete", "ix", "7", "x")[1] == "ix: 2 rows deleted\n"
     assert opencse("index", "delete", "ix", "--where", "lang=de")[1] == "ix: 1 row deleted\n"
@@ -108,14 +104,13 @@ def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, m
     code, out, err = opencse("index", "build", "ix", "opencse-mini", "manual")
     assert (code, err) == (0, "read as    Markdown, UTF-8\nread as    a text file as one document, UTF-8\n")
     assert out == "ix: 3 texts, 448 dimensions, flat\n"
-    code, out, err = opencse("index", "query", "ix", "rinse with vinegar")
-    assert code == 0, err
+    out, _ = accepted(opencse("index", "query", "ix", "rinse with vinegar"))
     assert 0 < out.index("kettle.md#descaling") < out.index("kettle.md#kettles")
-    code, _, err = opencse("index", "build", "other", "opencse-mini", "manual", "--id", "name")
-    assert code == 2
-    assert "manual: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata" in err
-    code, _, err = opencse("check", "manual")
-    assert code == 0, err
+    refused(
+        opencse("index", "build", "other", "opencse-mini", "manual", "--id", "name"),
+        "manual: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata",
+    )
+    accepted(opencse("check", "manual"))
 
 
 LONG = " ".join(f"word{number}" for number in range(200)) + " Kettles are descaled with vinegar. " + "rest " * 200
@@ -151,14 +146,13 @@ def test_elsewhere_a_hit_is_a_line_with_tabs() -> None:
     assert line.split("\t") == ["#1", "0.5", "a b", " ".join(["A cat sleeps."] * 100)]
 
 
-@pytest.mark.parametrize("width", [80])
-def test_the_part_that_matches_is_shown(width: int) -> None:
+def test_the_part_that_matches_is_shown() -> None:
     stems = stems_of("english")
-    _, first, *more = blocks(HEAD, LONG, terminal(width), query="descaling a KETTLE", stems=stems)
+    _, first, *more = blocks(HEAD, LONG, terminal(80), query="descaling a KETTLE", stems=stems)
     assert first.startswith("    …")
     assert "Kettles are descaled" in " ".join([first, *more])
     for query in ("word3 rest", "nothing there", ""):
-        _, first, *_ = blocks(HEAD, LONG, terminal(width), query=query, stems=stems)
+        _, first, *_ = blocks(HEAD, LONG, terminal(80), query=query, stems=stems)
         assert first.startswith("    word0 word1")
 
 

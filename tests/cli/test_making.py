@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from helpers import Run, refused
-from opencse.cli.app import app
+from helpers import Run, accepted, refused
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.models.whitening import Whitening
 from opencse.evaluation.transforms import sample_texts
@@ -30,7 +28,7 @@ HOW = (
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
     file = tmp_path_factory.mktemp("text") / "text.txt"
-    file.write_text("\n".join(sentences[:150]) + "\n", encoding="utf-8")
+    file.write_text("\n".join(sentences[:400]) + "\n", encoding="utf-8")
     return file
 
 
@@ -41,10 +39,9 @@ def snapshot(folder: Path) -> dict[str, int]:
 @pytest.mark.slow
 def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code, stdout, stderr = opencse("pretrain", text, "--out", out, *SIZE, *HOW, "--seed", 7)
-    assert code == 0, stderr
+    stdout, stderr = accepted(opencse("pretrain", text, "--out", out, *SIZE, *HOW, "--seed", 7))
     assert stdout.strip() == str(out)
-    for part in ("vocabulary learning 200 pieces from 150 texts", "negatives  none", "at the first step"):
+    for part in ("vocabulary learning 200 pieces from 400 texts", "negatives  none", "at the first step"):
         assert part in stderr
     left = ("modules.json", "last/modules.json", "start/config.json", "run.json", "metrics.jsonl", "report.html")
     for name in left:
@@ -60,8 +57,7 @@ def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: 
     assert len((out / "metrics.jsonl").read_text().splitlines()) == record["steps"]
 
     before = snapshot(out)
-    code, stdout, stderr = opencse("pretrain", text, "--out", out, *SIZE, *HOW, "--seed", 7, "--resume")
-    assert code == 0, stderr
+    stdout, stderr = accepted(opencse("pretrain", text, "--out", out, *SIZE, *HOW, "--seed", 7, "--resume"))
     assert stdout.strip() == str(out)
     assert "this run had finished before: loss" in stderr
     assert "vocabulary learning" not in stderr
@@ -73,8 +69,7 @@ def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: 
     assert snapshot(out) == before
 
     on = tmp_path / "on"
-    code, _, stderr = opencse("pretrain", text, "--out", on, "--model", out, *HOW)
-    assert code == 0, stderr
+    _, stderr = accepted(opencse("pretrain", text, "--out", on, "--model", out, *HOW))
     assert "vocabulary learning" not in stderr
     assert not (on / "start").exists()
     assert (on / "tokenizer.json").read_bytes() == (out / "tokenizer.json").read_bytes()
@@ -82,8 +77,9 @@ def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: 
 
 @pytest.mark.slow
 def test_a_budget_in_minutes_is_measured_and_said(opencse: Run, text: Path, tmp_path: Path) -> None:
-    code, stdout, stderr = opencse("pretrain", text, "-o", tmp_path, *SIZE, *HOW[:-2], "--minutes", 0.5, "--dry-run")
-    assert code == 0, stderr
+    stdout, stderr = accepted(
+        opencse("pretrain", text, "-o", tmp_path, *SIZE, *HOW[:-2], "--minutes", 0.5, "--dry-run")
+    )
     assert "s per step, measured" in stderr
     steps = int(stdout.split("steps      ")[1].split(" of about")[0].replace(",", ""))
     assert steps > 50, "half a minute of steps of some milliseconds"
@@ -92,20 +88,12 @@ def test_a_budget_in_minutes_is_measured_and_said(opencse: Run, text: Path, tmp_
 SMALL = ["--dimension", "16", "--set", "inner=24", "--set", "positions=32"]
 
 
-@pytest.fixture(scope="module")
-def many_lines(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
-    path = tmp_path_factory.mktemp("text") / "a.txt"
-    path.write_text("\n".join(sentences[:400]) + "\n")
-    return path
-
-
 @pytest.mark.slow
 def test_from_text_to_an_encoder_and_on_to_training(
-    opencse: Run, many_lines: Path, tmp_path: Path, sentences: list[str]
+    opencse: Run, text: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     out = tmp_path / "made" / "here"
-    code, stdout, stderr = opencse("static", many_lines, "--out", out, "--vocabulary", 500, *SMALL)
-    assert code == 0, stderr
+    stdout, stderr = accepted(opencse("static", text, "--out", out, "--vocabulary", 500, *SMALL))
     assert stdout.strip() == str(out)
     assert "text       " in stderr
     assert "400 rows" in stderr
@@ -123,15 +111,14 @@ def test_from_text_to_an_encoder_and_on_to_training(
 
     trained = tmp_path / "trained"
     quick = ["--set", "training.max_steps=2", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
-    code, _, stderr = opencse("train", many_lines, "--out", trained, "--model", out, "--dev", "none", *quick)
-    assert code == 0, stderr
+    accepted(opencse("train", text, "--out", trained, "--model", out, "--dev", "none", *quick))
     moved = SentenceEncoder.load(trained, device="cpu").encode(sentences[:5])
     assert not np.allclose(moved, encoder.encode(sentences[:5]), atol=1e-7)
 
 
 @pytest.mark.slow
 def test_a_lower_casing_model_lends_a_lower_casing_tokenizer(
-    opencse: Run, many_lines: Path, tmp_path: Path, sentences: list[str]
+    opencse: Run, text: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     """sentence-transformers lower-cases where its own configuration says so, whatever the tokenizer does."""
     folder = tmp_path / "cased"
@@ -139,8 +126,7 @@ def test_a_lower_casing_model_lends_a_lower_casing_tokenizer(
     vectors = []
     for name, lower in (("cased", "false"), ("lower", "true")):
         (folder / "sentence_bert_config.json").write_text(f'{{"do_lower_case": {lower}}}')
-        code, _, stderr = opencse("static", many_lines, "--out", tmp_path / name / "m", "--model", folder, *SMALL)
-        assert code == 0, stderr
+        accepted(opencse("static", text, "--out", tmp_path / name / "m", "--model", folder, *SMALL))
         vectors.append(SentenceEncoder.load(tmp_path / name / "m", device="cpu").encode(["the bread", "THE BREAD"]))
     cased, lower_cased = vectors
     assert cased[0].any()
@@ -148,53 +134,17 @@ def test_a_lower_casing_model_lends_a_lower_casing_tokenizer(
     np.testing.assert_allclose(lower_cased[0], lower_cased[1], rtol=0, atol=1e-6)
 
 
-Call = Callable[..., None]
-
-
-@pytest.fixture(scope="module")
-def run() -> Call:
-    def call(*arguments: object) -> None:
-        app(["whiten", *map(str, arguments)], standalone_mode=False)
-
-    return call
-
-
-@pytest.fixture(scope="module")
-def some_lines(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
-    path = tmp_path_factory.mktemp("text") / "a.txt"
-    path.write_text("\n".join(sentences[:300]) + "\n")
-    return path
-
-
 @pytest.mark.slow
 def test_saves_a_whitened_encoder(
-    run: Call,
-    tiny_folder: Path,
-    some_lines: Path,
-    tmp_path: Path,
-    sentences: list[str],
-    capsys: pytest.CaptureFixture[str],
+    opencse: Run, tiny_folder: Path, text: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     out = tmp_path / "made" / "here"
-    run(
-        tiny_folder,
-        some_lines,
-        "--out",
-        out,
-        "--dimension",
-        9,
-        "--sentences",
-        120,
-        "--pooling",
-        "cls",
-        "--device",
-        "cpu",
-    )
-    shown = capsys.readouterr()
-    assert shown.out.strip() == str(out)
-    assert "32 to 9 dimensions (1 without variance), 120 texts" in shown.err
+    how = ("--out", out, "--dimension", 9, "--sentences", 120, "--pooling", "cls", "--device", "cpu")
+    code, stdout, stderr = opencse("whiten", tiny_folder, text, *how)
+    assert (code, stdout.strip()) == (0, str(out))
+    assert "32 to 9 dimensions (1 without variance), 120 texts" in stderr
     plain = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
-    fitted = sample_texts(Source(str(some_lines)), 120)
+    fitted = sample_texts(Source(str(text)), 120)
     expected = Whitening.fit(plain.encode(fitted), 9).apply(plain.encode(sentences[:20]))
     made = SentenceEncoder.load(out, device="cpu")
     assert str(made.pooling) == "cls"
@@ -202,7 +152,7 @@ def test_saves_a_whitened_encoder(
     np.testing.assert_allclose(SentenceTransformer(str(out), device="cpu").encode(sentences[:20]), expected, atol=2e-3)
     card = (out / "README.md").read_text()
     assert f"| encoder | {tiny_folder.name} |" in card
-    assert f"{some_lines.name}: 120 texts" in card
+    assert f"{text.name}: 120 texts" in card
     assert "| dimension | 32 to 9 (1 without variance) |" in card
     assert "SentenceTransformer(" in card
     assert card.startswith("---\nlibrary_name")

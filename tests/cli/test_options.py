@@ -10,16 +10,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from helpers import Run, refused
+from helpers import Run, accepted, refused
 from opencse import adapt
 from opencse.cli.parameters import Call, typed_command
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import Settings, SkipLines
 from opencse.errors import UserError
-
-
-def dashed(text: str) -> list[int]:
-    return [int(one) for one in text.split("-")]
 
 
 @command
@@ -158,8 +154,7 @@ def test_several_layers_and_dimensions_are_all_written(
     shutil.copytree(small_sts, data / "sts")
     shutil.copy(data / "sts" / "stsb" / "test.tsv", data / "sts" / "stsb" / "dev.tsv")
     options = ("--suite", "sts,dev", "--layers", "0,1", "--dimensions", "8,16", "--json", tmp_path / "r.json")
-    code, _, err = opencse("evaluate", tiny_folder, tmp_path / "other", "--data", data, *options)
-    assert code == 0, err
+    accepted(opencse("evaluate", tiny_folder, tmp_path / "other", "--data", data, *options))
     assert len(json.loads((tmp_path / "r.json").read_text())) == 16
 
 
@@ -167,9 +162,7 @@ def test_half_of_a_surrogate_pair_in_documents(opencse: Run, tmp_path: Path) -> 
     lines = tmp_path / "corpus.jsonl"
     lines.write_text('{"_id": null, "text": "Whole."}\n{"text": "Half an emoji \\ud83d"}\n')
     for words in (("adapt", lines, "--out", tmp_path / "o"), ("check", tmp_path), ("adapt", tmp_path, "--out", "o")):
-        code, _, err = opencse(*words)
-        assert code == 2
-        assert "line 2: 'text' holds half of a surrogate pair" in err
+        refused(opencse(*words), "line 2: 'text' holds half of a surrogate pair")
     with pytest.raises(UserError, match="document 1: 'text' holds half of a surrogate pair"):
         adapt(["Half \ud83d"], tmp_path / "o")
     with pytest.raises(TypeError, match=r"corpus is a path, or a list of texts .*, not NoneType"):

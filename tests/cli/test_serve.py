@@ -15,7 +15,7 @@ import pytest
 
 from chat_servers import ChatRule
 from forked import Command, Forks
-from helpers import Run, refused
+from helpers import Run, accepted, refused
 from opencse.commands import serving
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.labelling.labels import LabelFolder
@@ -93,8 +93,7 @@ def test_scores(opencse: Run, index: Path, tmp_path: Path, encoder: SentenceEnco
         for i in range(5):
             session.open_query(session.add(f"water number {i}"))
             session.mark(i + 1, str(i), 2)
-    code, printed, _ = opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")
-    assert code == 0
+    printed, _ = accepted(opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu"))
     assert [line.split()[0] for line in printed.splitlines()[2:5]] == ["vectors", "BM25", "hybrid"]
     assert "label with its index too: opencse label INDEX INDEX --out FOLDER" in printed
     assert json.loads(file.read_text())["systems"]["BM25"]["ndcg_at_10"] == 100
@@ -148,8 +147,7 @@ def test_questions_are_written_and_what_follows_is_said(
 ) -> None:
     out = tmp_path / "my pairs.jsonl"
     command = ["questions", corpus, "--endpoint", rule.url, "--model", "rule", "--out", out, "--per-document", "2"]
-    code, stdout, stderr = opencse(*command, "--body", '{"top_p": 0.5, "temperature": null}')
-    assert code == 0, stderr
+    stdout, stderr = accepted(opencse(*command, "--body", '{"top_p": 0.5, "temperature": null}'))
     assert "requests   2, for 2 questions each" in stderr
     assert f"opencse adapt {corpus} --questions '{out}' --out my-model" in stdout
     assert {json.loads(line)["answer"] for line in out.read_text().splitlines()} == set(TEXTS)

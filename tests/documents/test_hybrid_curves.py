@@ -13,15 +13,7 @@ from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.ranking import Measure
 from opencse.search.index import Index
-from opencse.text import sample
-
-LINES = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:240]
-DOCUMENTS = [f"{one} {other}" for one, other in zip(LINES[::2], LINES[1::2], strict=True)]
-
-
-@pytest.fixture(scope="module")
-def mini() -> SentenceEncoder:
-    return SentenceEncoder.load("opencse-mini", device="cpu")
+from search_texts import DOCUMENTS, LINES
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,6 @@ from opencse.evaluation import (
     load_sts,
     load_sts_hub,
 )
-from opencse.evaluation.sts import score_pairs
 from vectors_of_texts import HashedWords
 
 evaluate_sts = partial(record_of, Sts)
@@ -170,19 +169,6 @@ def test_split_of_a_task_equals_a_loop_over_its_subsets() -> None:
         assert half.value == pytest.approx(expected[over][0], abs=1e-9)
         assert half.n == expected[over][1] > 20
     assert sum(half.n for half in halves) == record["sts13", "spearman"].n == 120
-
-
-def test_three_words_are_similar_and_four_are_not_on_either_side() -> None:
-    first = ["a", "a", "a b c d", "a b c d e", "a", "a b c d e f"]
-    second = ["a b c d", "a\tb\nc  d e", "a", "a", "a", "a"]
-    cosines = np.array([0.1, 0.5, 0.2, 0.6, 0.3, 0.4])
-    gold = np.array([1.0, 5.0, 2.0, 4.0, 3.0, 3.0])
-    task = TaskPairs(TASKS["stsb"], (ScoredPairs("test", gold, first, second),))
-    split = {one.measure: one for one in score_pairs(task, [cosines], "sts", "stsb")}
-    assert split["spearman.up_to_3"].value == pytest.approx(100)
-    # Left: cosines 0.5, 0.6, 0.4 for gold 5, 4, 3, that is ranks 2, 3, 1 for 3, 2, 1.
-    assert split["spearman.over_3"].value == pytest.approx(50)
-    assert split["spearman.up_to_3"].n == split["spearman.over_3"].n == 3
 
 
 def test_a_record_is_read_again_and_one_of_before_is_refused(tmp_path: Path) -> None:

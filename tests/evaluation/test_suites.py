@@ -16,7 +16,7 @@ import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import TASKS, EmbeddingModel, ScoredPairs, Sts, StsData, TaskPairs, read_scored_pairs
-from opencse.evaluation.embedding import Remembered, Searching, embed_for_search
+from opencse.evaluation.embedding import Remembered
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import SUITES, suite_folder
 
@@ -99,30 +99,6 @@ def test_texts_are_encoded_together_or_apart() -> None:
         assert lines[:2] == ["STS: m on stsb, sickr from here, text unknown", "STS: sts12 not in here"]
         assert Sts().score_names(data) == list(found.values())
         assert found.arrays()["stsb.gold"].tolist() == [1.0, 5.0]
-
-
-def letters(texts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([[text.count(letter) for letter in "abc"] for text in texts], dtype=np.float64)
-
-
-def test_queries_and_documents_are_encoded_by_one_call_unless_they_differ() -> None:
-    calls: list[list[str]] = []
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float64]:
-        calls.append(list(texts))
-        return letters(texts)
-
-    searches = [(["a"], ["b", "c"]), (["b"], ["c", "ab"])]
-    same = embed_for_search(EmbeddingModel("m", encode), searches)
-    assert calls == [["a", "b", "c", "ab"]]
-    assert same.queries is same
-    calls.clear()
-    model = EmbeddingModel("m", encode, searching=Searching(lambda texts: 2 * encode(texts), encode))
-    different = embed_for_search(model, searches)
-    assert calls == [["b", "c", "ab"], ["a", "b"]]
-    assert different.queries.of(["b"]).tolist() == [[0, 2, 0]]
-    assert different.of(["b"]).tolist() == [[0, 1, 0]]
-    assert len(different) == 5
 
 
 TEXTS = ["a cat sat on the mat", "dogs", "it rains in the town", "a"]

@@ -20,7 +20,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import whitening as module
-from opencse.evaluation.models.flow import ActNorm, Flow, FlowSettings, FlowStep
+from opencse.evaluation.models.flow import Flow, FlowSettings
 from opencse.evaluation.models.whitening import AllButTheTop, CorpusRanks, Whitening
 from opencse.evaluation.transforms import postprocessed, sample_texts
 from opencse.text.readers import Source
@@ -256,12 +256,3 @@ def test_training_raises_the_likelihood_and_repeats() -> None:
     assert gain > 0.5, "nats"
     torch.manual_seed(2)
     np.testing.assert_array_equal(Flow.fit(seen, settings).apply(held_out), flow.apply(held_out))
-
-
-def test_layers_by_hand() -> None:
-    x = torch.tensor([[1.0, 2, 3], [3, 2, 7]])
-    norm_layer = ActNorm(3)
-    norm_layer.start(x)
-    torch.testing.assert_close(norm_layer(x), torch.tensor([[-1.0, 0, -1], [1, 0, 1]]), atol=1e-5, rtol=0)
-    step = FlowStep(3, 4, seeded())
-    torch.testing.assert_close(step(x), torch.tensor([[3.0, 2, 1], [7, 2, 3]]), msg="a new step moves nothing")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 import opencse
-from helpers import Run
+from helpers import Run, accepted
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.pairs import ScoredPairs
@@ -113,8 +113,7 @@ def test_backbones_pooling_dense_layers_and_prompt(
 @pytest.mark.slow
 def test_the_example_runs_without_torch(opencse: Run, tmp_path: Path) -> None:
     """The page's twenty lines, in a process that refuses torch, transformers and opencse, on opencse-mini in int8."""
-    code, out, err = opencse("export", "onnx", "opencse-mini", "--out", tmp_path / "exported", "--int8")
-    assert code == 0, err
+    out, err = accepted(opencse("export", "onnx", "opencse-mini", "--out", tmp_path / "exported", "--int8"))
     assert out.strip() == str(tmp_path / "exported")
     assert {file.name for file in (tmp_path / "exported").iterdir()} == {
         "model.onnx",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run
+from helpers import Run, accepted
 from hostile.harness import Case, cases, refuse
 from hostile.worlds import BAD_PAIRS, BAD_TEXTS, DATA, MODELS
 
@@ -123,5 +123,4 @@ def test_the_commands_work_where_the_files_are_good(opencse: Run, world: Path, t
         "similarity tiny One. Two.",
         f"encode tiny good.txt --out {tmp_path}/v.npy",
     ):
-        code, _, stderr = opencse(*line.split())
-        assert code == 0, stderr
+        accepted(opencse(*line.split()))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run
+from helpers import Run, accepted
 from hostile.harness import Case, cases, refuse
 from opencse import build_index
 
@@ -163,6 +163,5 @@ def test_damaged_indexes(case: Case, opencse: Run, indexed: Path) -> None:
 
 def test_the_commands_work_where_the_index_is_sound(opencse: Run, indexed: Path) -> None:
     for line in ("index query ix kettle --where n=5", "index delete ix --where n>=11"):
-        code, _, stderr = opencse(*line.split())
-        assert code == 0, stderr
+        accepted(opencse(*line.split()))
     del indexed

@@ -15,8 +15,8 @@ from transformers import BertConfig, BertModel
 
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels import numpy_models, packed, precision
-from opencse.kernels.cpu import Kernel, float32_kernel, linear
+from opencse.kernels import numpy_models, packed
+from opencse.kernels.cpu import Kernel, linear
 from opencse.kernels.numpy_models import EmbeddingNorm, NumpyBert, WordMeans
 from opencse.kernels.precision import choose_precision
 from opencse.text import sample
@@ -111,20 +111,6 @@ def test_prepared_weights_are_used_again_and_what_torch_does_not_record_needs_ev
     assert np.abs(encoder.eval().encode(TEXTS, precision="bf16") - before).max() > 1e-3
     encoder.train()
     assert encoder.fast._prepared is None
-
-
-@pytest.mark.parametrize(
-    ("maker", "wide", "expected"),
-    [("AuthenticAMD", True, "onednn"), ("AuthenticAMD", False, "torch"), ("GenuineIntel", True, "torch")],
-)
-def test_the_kernel_is_a_function_of_the_processor(
-    maker: str, wide: bool, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not (torch._C._has_mkldnn and torch._C.has_mkl):
-        pytest.skip("torch without oneDNN or MKL")
-    monkeypatch.setattr("opencse.kernels.cpu.maker", lambda: maker)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": wide})
-    assert float32_kernel.__wrapped__() == expected
 
 
 @pytest.fixture(params=["torch", "onednn"])
@@ -242,32 +228,6 @@ def test_auto_takes_bf16_where_it_is_fast(fast: bool, monkeypatch: pytest.Monkey
     assert (chosen.bf16, chosen.reason) == (fast, "auto: as measured")
     with chosen.autocast(CPU):
         assert torch.is_autocast_enabled("cpu") is fast
-
-
-@pytest.mark.parametrize(("capability", "bf16"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
-def test_auto_on_cuda_goes_by_the_compute_capability(
-    capability: tuple[int, int], bf16: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert choose_precision("auto", torch.device("cuda")).bf16 is bf16
-    assert not choose_precision("auto", torch.device("mps")).bf16
-
-
-@pytest.mark.parametrize(
-    ("units", "maker", "fast"),
-    [
-        ({"amx_bf16": True, "avx512_bf16": True}, precision.INTEL, True),
-        ({"avx512_bf16": True}, precision.INTEL, False),
-        ({"avx512_bf16": True}, "AuthenticAMD", True),
-        ({}, "AuthenticAMD", False),
-    ],
-)
-def test_bf16_is_fast_by_unit_and_maker(
-    units: dict[str, bool], maker: str, fast: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
-    monkeypatch.setattr(precision, "maker", lambda: maker)
-    assert precision.fast_bf16()[0] is fast
 
 
 @pytest.mark.usefixtures("products")

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from devices import DEVICE
-from helpers import Stopped
+from helpers import Stopped, resumed_is_whole
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import UserError
 from opencse.kernels import cpu
 from opencse.kernels.gpu import MULTIPLE, padded_states
 from opencse.kernels.packed import InferenceForward, Masks, pack
@@ -205,12 +205,7 @@ def job(model: Path, recipe: str = "simcse", *settings: str) -> Run:
 
 @pytest.mark.slow
 def test_a_packed_run_is_resumed_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
-    job(tiny_folder).train(tmp_path / "whole")
-    with pytest.raises(InterruptedRunError):
-        job(tiny_folder).train(tmp_path / "broken", progress=Stopped(6))
-    job(tiny_folder).train(tmp_path / "broken", resume=True)
-    whole, broken = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
-    assert all(torch.equal(whole[name], broken[name]) for name in whole)
+    resumed_is_whole(job(tiny_folder), tmp_path, Stopped(6))
 
 
 @pytest.mark.slow
@@ -251,22 +246,6 @@ def test_other_backbones_take_the_plain_way(tiny_folder: Path, tmp_path: Path) -
         with torch.no_grad():
             expected = encoder.backbone(input_ids=ids).last_hidden_state[0, -1]
         np.testing.assert_allclose(vector, expected.numpy(), rtol=0, atol=1e-5)
-
-
-def test_texts_go_into_groups_only_where_that_saves_half_of_the_scores() -> None:
-    first = torch.zeros(200, dtype=torch.int64)
-    assert cpu.grouped([64, 3, 5], 64, first) is None
-    assert cpu.grouped([200, 180, 150], 200, first) is None
-    lengths = [200, *[20] * 150, 90, 64]
-    first = torch.tensor([0, *lengths]).cumsum(0)[: len(lengths)]
-    found = cpu.grouped(lengths, 200, first)
-    assert found is not None
-    assert sorted((one.shape, one.rows.tolist()) for one in found) == [
-        ((1, 90), [151]),
-        ((1, 200), [0]),
-        ((151, 64), [*range(1, 151), 152]),
-    ]
-    assert sorted(torch.cat([one.packed_rows for one in found]).tolist()) == [*range(sum(lengths))]
 
 
 ROWS, HIDDEN = 5, 32

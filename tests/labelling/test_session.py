@@ -12,9 +12,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.files import write_text
-from opencse.labelling.labels import LabelFolder, PooledText
-from opencse.labelling.pooling import CorpusSurvey, PooledIndexes
-from opencse.labelling.session import SHOWN, LabelSession, followed, score_labels
+from opencse.labelling.labels import LabelFolder
+from opencse.labelling.pooling import PooledIndexes
+from opencse.labelling.session import SHOWN, LabelSession, score_labels
 from opencse.modules.similarity import HybridWeight
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -141,17 +141,6 @@ def test_labels_of_another_index(tmp_path: Path, encoder: SentenceEncoder, water
     assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
     with Index.open(tmp_path / "other", encoder=encoder) as other, pytest.raises(UserError, match="of another index"):
         score_labels(PooledIndexes({"index": other}), labels)
-
-
-def test_marks_follow_their_texts() -> None:
-    def pooled(text_id: str, digest: str, level: int | None = None) -> PooledText:
-        return PooledText.model_validate({"id": text_id, "digest": digest, "ranks": {}, "level": level})
-
-    survey = CorpusSurvey(4, 0, "query-", {"a": "A", "b": "C", "c": "B"}, {"A": "z", "B": "c", "C": "b"})
-    pool = [pooled("a", "A", 2), pooled("b", "B", 1), pooled("c", "C"), pooled("d", "D", 2), pooled("c2", "B")]
-    assert [(one.id, one.level, one.is_current) for one in followed(pool, survey)] == [
-        ("a", 2, True), ("c", 1, True), ("b", None, True), ("d", 2, False),
-    ]  # fmt: skip
 
 
 def test_hostile_ids_and_huge_texts(tmp_path: Path, encoder: SentenceEncoder) -> None:

@@ -60,12 +60,7 @@ def vectors(made: Static) -> Array:
 
 def piece_vectors(words: Words, size: int) -> Array:
     """u_t of every piece, from loops and dense matrices."""
-    counts = np.zeros((size, size))
-    for row in words.rows:
-        for k in range(1, SMALL.window + 1):
-            for a, b in zip(row, row[k:], strict=False):
-                counts[a, b] += 1 / k
-                counts[b, a] += 1 / k
+    counts = naive(words.rows, SMALL.window, size)
     rows = counts.sum(axis=1)
     context = rows**SMALL.smoothing / (rows**SMALL.smoothing).sum()
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-import opencse
 from layout_folders import write
 from layouts import READ, REFUSED, page
 from opencse.encoder.encoder import SentenceEncoder
@@ -65,28 +64,6 @@ def test_the_vectors_are_those_of_sentence_transformers_before_and_after_a_save(
     encoder.save(tmp_path / "saved")
     assert difference(ours(tmp_path / "saved"), expected) < TOLERANCE
     assert difference(theirs(tmp_path / "saved"), expected) < TOLERANCE
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "layers"),
-    [
-        ("dot product", 1),
-        ("Qwen3-Embedding", 2),
-        ("mean by root of length", 0),
-        ("WordWeights", 0),
-    ],
-)
-def test_an_onnx_export_gives_them(folders: dict[str, Path], name: str, layers: int, tmp_path: Path) -> None:
-    """What comes after the backbone is exported without its layers, which take most of the time."""
-    from opencse.export.runtime import OnnxEncoder
-
-    encoder = SentenceEncoder.load(folders[name], device="cpu", layers=layers)
-    opencse.export_onnx(encoder, tmp_path / "onnx", text=TEXTS)
-    exported = OnnxEncoder(tmp_path / "onnx")
-    assert encoder.depth == layers
-    unit = exported.description["normalized"]
-    assert np.abs(exported.encode(TEXTS) - encoder.encode(TEXTS, normalize_embeddings=unit)).max() < TOLERANCE
 
 
 @pytest.mark.parametrize("name", REFUSED)

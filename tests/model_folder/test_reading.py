@@ -241,13 +241,6 @@ def test_a_broken_configuration(bert_copy: Path, config: str) -> None:
     assert str(bert_copy) in refused_by_name(bert_copy)
 
 
-def test_code_in_the_folder_is_not_run(bert_copy: Path) -> None:
-    config = '{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}'
-    (bert_copy / "config.json").write_text(config)
-    (bert_copy / "mine.py").write_text("raise SystemExit('was run')")
-    refused_by_name(bert_copy)
-
-
 def test_a_hub_id_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 

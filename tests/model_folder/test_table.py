@@ -21,7 +21,7 @@ import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
-from opencse.model_folder.table import UNLIMITED, table_rows, without_unknown
+from opencse.model_folder.table import UNLIMITED, table_rows
 from opencse.text.tokenizer import Tokenizer
 
 TEXTS = ["The kettle boils.", "Snow fell on the roof!", "a", "word " * 30, ""]
@@ -36,12 +36,6 @@ def theirs(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("static") / "theirs"
     SentenceTransformer(modules=[module, Normalize()], device="cpu").save(str(folder))
     return folder
-
-
-def rows_of(encoder: SentenceEncoder) -> torch.Tensor:
-    embedding = encoder.backbone.get_input_embeddings()
-    assert isinstance(embedding, torch.nn.Embedding)
-    return embedding.weight
 
 
 def by_sentence_transformers(folder: Path, texts: list[str]) -> NDArray[np.float32]:
@@ -59,26 +53,6 @@ def test_a_folder_of_sentence_transformers_has_the_same_vectors_here(theirs: Pat
     assert np.abs(by_sentence_transformers(tmp_path, TEXTS) - expected).max() < 1e-6
     assert np.array_equal(SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS), found)
     assert np.abs(SentenceEncoder.load(tmp_path, max_length=2, device="cpu").encode(TEXTS) - found).max() > 0.1
-
-
-@pytest.mark.parametrize("normalize", [True, False])
-def test_model2vec_and_this_library_read_each_other(theirs: Path, normalize: bool, tmp_path: Path) -> None:
-    model2vec = pytest.importorskip("model2vec")
-    encoder = SentenceEncoder.load(theirs, device="cpu")
-    encoder.normalize = normalize
-    with torch.no_grad():  # model2vec leaves unknown tokens out
-        rows_of(encoder)[encoder.tokenizer.hf.unk_token_id] = 0
-    encoder.token_weights = without_unknown(encoder.tokenizer, len(rows_of(encoder)))
-    encoder.save(tmp_path / "ours")
-    known = [text for text in TEXTS if text and "!" not in text]
-    assert len(known) == 3
-    opened = model2vec.StaticModel.from_pretrained(tmp_path / "ours")
-    expected = encoder.encode(known)
-    assert np.abs(opened.encode(known) - expected).max() < 1e-6
-    opened.save_pretrained(tmp_path / "model2vec")
-    again = SentenceEncoder.load(tmp_path / "model2vec", device="cpu")
-    assert again.normalize is normalize
-    assert np.abs(again.encode(TEXTS[:4]) - opened.encode(TEXTS[:4])).max() < 1e-6
 
 
 UNKNOWN = ["漢字 in a text", "漢字", "", "a 漢 b 字 c", "word " * 600, "x" * 4000, "The kettle boils. " * 9]

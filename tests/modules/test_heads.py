@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from helpers import Broken, write_tiny_bert
+from helpers import Broken, resumed_is_whole
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import UserError
 from opencse.modules.dense import Dense, HeadSettings, Projection, as_saved, new_head
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.runs.finish import TrainResult
@@ -188,17 +188,12 @@ def test_a_batch_of_one_is_refused_and_an_inference_of_one_is_not() -> None:
     assert head.eval()(torch.ones(1, 4)).shape == (1, 4)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.1)
-
-
 @pytest.mark.parametrize("keep", [False, True])
 def test_chunks_have_the_means_of_the_whole_batch(
-    keep: bool, model: Path, tmp_path: Path, sentences: list[str]
+    keep: bool, lively_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     settings = f'encoder.head={{ kind = "projection", keep = {str(keep).lower()} }}'
-    run = prepared("simcse", model, tmp_path, sentences, settings, "encoder.dropout=0.0")
+    run = prepared("simcse", lively_folder, tmp_path, sentences, settings, "encoder.dropout=0.0")
     inputs = run.inputs.build(run.batches.batch(0), 0)
     found = []
     for chunks in (WHOLE, Chunks(3)):
@@ -230,16 +225,7 @@ def test_a_kept_head_resumes_bit_for_bit_and_is_two_dense_layers(
     from sentence_transformers import SentenceTransformer
 
     job = Run(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=SETTINGS, dev=None, device="cpu")
-    job.train(tmp_path / "whole")
-    with pytest.raises(InterruptedRunError):
-        job.train(tmp_path / "broken", progress=Broken(5))
-    job.train(tmp_path / "broken", resume=True)
-    files = [
-        {file.relative_to(folder): file.read_bytes() for file in sorted(folder.rglob("*.safetensors"))}
-        for folder in (tmp_path / "whole", tmp_path / "broken")
-    ]
-    assert files[0] == files[1]
-    assert len(files[0]) == 6, "backbone and two dense layers, kept and last"
+    assert len(resumed_is_whole(job, tmp_path, Broken(5))) == 7, "backbone and two dense layers, kept and last; a log"
     encoder = SentenceEncoder(tmp_path / "whole", device="cpu")
     ours = encoder.encode(sentences[:9])
     theirs = SentenceTransformer(str(tmp_path / "whole"), device="cpu").encode(sentences[:9])
@@ -249,6 +235,8 @@ def test_a_kept_head_resumes_bit_for_bit_and_is_two_dense_layers(
     assert second.linear.bias.abs().max() > 1e-3, "running means, not those of the start"
 
 
-def test_a_kept_head_does_not_go_with_intermediate_layers(model: Path, tmp_path: Path, sentences: list[str]) -> None:
+def test_a_kept_head_does_not_go_with_intermediate_layers(
+    lively_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
     with pytest.raises(UserError, match=r"^vectors of intermediate layers .* encoder\.head\.keep=false, or \S+$"):
-        prepared("sscl", model, tmp_path, sentences, 'encoder.head={ kind = "projection", keep = true }')
+        prepared("sscl", lively_folder, tmp_path, sentences, 'encoder.head={ kind = "projection", keep = true }')

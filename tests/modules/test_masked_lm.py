@@ -201,20 +201,3 @@ def test_states_are_rows_with_dropout_in_training_alone() -> None:
     assert len(output.hidden_states) == 1
     assert torch.equal(table(inputs_embeds=rows[ids]).last_hidden_state, rows[ids])
     assert not torch.equal(table.train()(ids).last_hidden_state, rows[ids])
-
-
-def test_no_block_holds_more_logits_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    head = small_head()
-    sizes: list[int] = []
-    plain = head.forward
-
-    def counting(hidden: torch.Tensor) -> torch.Tensor:
-        sizes.append(len(hidden))
-        return plain(hidden)
-
-    monkeypatch.setattr(head, "forward", counting)
-    states, labels = torch.randn(11, 16).requires_grad_(), torch.zeros(11, dtype=torch.long)
-    losses = head.losses(states, labels, block_bytes=4 * 60 * 4)
-    assert sizes == [4, 4, 3]
-    torch.autograd.backward(losses.sum())
-    assert sorted(sizes[3:]) == [3, 4, 4], "each block is computed again for its gradient"

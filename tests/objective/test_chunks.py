@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers import write_tiny_bert
 from opencse.objective.vectors.chunks import WHOLE, Chunks, through
 from opencse.objective.vectors.represent import GradientWatch, RowNoise
 from steps import NAMES, gap, gradients, prepared
@@ -16,17 +15,11 @@ from steps import NAMES, gap, gradients, prepared
 ALL = 10**6
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny BERT with larger weights, whose vectors of different texts differ."""
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_gradients_are_the_plain_steps(name: str, model: Path, tmp_path: Path, sentences: list[str]) -> None:
+def test_gradients_are_the_plain_steps(name: str, lively_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
     """Without dropout those of all rows at once; with it those of the same chunks with their graphs kept."""
-    run = prepared(name, model, tmp_path, sentences, "encoder.layers=2")
+    run = prepared(name, lively_folder, tmp_path, sentences, "encoder.layers=2")
     plain = gradients(run, WHOLE, dropout=False)
     assert any(gradient.abs().max() > 1e-6 for gradient in plain[0].values())
     still = gradients(run, Chunks(5), dropout=False)
@@ -40,11 +33,11 @@ def test_gradients_are_the_plain_steps(name: str, model: Path, tmp_path: Path, s
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_bf16_takes_the_gradient_of_every_weight(
-    packed: bool, model: Path, tmp_path: Path, sentences: list[str]
+    packed: bool, lively_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     """A weight that autocast had cast without graph would get none from the chunk whose graph is kept."""
     settings = ("training.precision=bf16", f"training.packed={str(packed).lower()}")
-    run = prepared("simcse", model, tmp_path, sentences, *settings)
+    run = prepared("simcse", lively_folder, tmp_path, sentences, *settings)
     run.encoder.float()
     kept = gradients(run, Chunks(5, keep=ALL), dropout=True)
     again = gradients(run, Chunks(5), dropout=True)

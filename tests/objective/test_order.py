@@ -3,34 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from helpers import filled
-from opencse.arrays import Integers
 from opencse.objective.views.order import FEWEST, follow_each_other
-from opencse.text import sample
-
-
-def neighbours(count: int) -> Integers:
-    return np.stack([np.arange(count - 1), np.arange(1, count)], axis=1)
-
-
-def words_of(lines: list[str]) -> list[list[str]]:
-    return [line.lower().split() for line in lines]
-
-
-@pytest.fixture(scope="module")
-def lines() -> list[str]:
-    return filled(sample.TRAIN)
-
-
-def test_lines_in_reading_order_and_shuffled_ones(lines: list[str]) -> None:
-    assert follow_each_other(neighbours(len(lines)), words_of(lines).__getitem__) is True
-    results = []
-    for seed in range(5):
-        mixed = [lines[i] for i in np.random.default_rng(seed).permutation(len(lines))]
-        results.append(follow_each_other(neighbours(len(lines)), words_of(mixed).__getitem__))
-    assert results == [False] * 5
 
 
 def test_it_is_the_formula() -> None:

@@ -17,7 +17,6 @@ from opencse.objective.negatives.derived import RewrittenTexts
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.terms.pairs import BidirectionalMargin
-from opencse.objective.terms.start import SharedWeights
 from opencse.objective.terms.tokens import MaskedLM
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import HardNegatives, Layer, LmHead, Sentences
@@ -218,13 +217,3 @@ def test_a_template_without_the_mask_that_is_pooled_is_refused(templated: Senten
     objective = Objective(Templates(Templates.Settings(positive="{text} is here")), negatives=[InBatch()])
     with pytest.raises(UserError, match="has no mask after the slot"):
         objective.check_encoder(templated)
-
-
-def test_the_gradients_of_processes_add_up_to_that_of_one() -> None:
-    weight = torch.tensor([2.0, 3.0], requires_grad=True)
-    loss = weight.square().sum()
-    for processes in (1, 4):
-        once = SharedWeights({"w": weight}, processes).once(loss)
-        assert float(once.detach()) == 13
-        (gradient,) = torch.autograd.grad(once, weight, retain_graph=True)
-        torch.testing.assert_close(gradient * processes, torch.tensor([4.0, 6.0]))

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from transformers import BertModel
 
-from helpers import objective_of, write_tiny_bert
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.backbone import load_pooler
@@ -53,12 +53,6 @@ from opencse.text.tokenizer import Tokenizer, Tokens
 N = 4
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another encoder of the same vocabulary, with larger weights."""
-    return write_tiny_bert(tmp_path_factory.mktemp("teacher"), sd=0.3)
-
-
 def tokens_of(encoder: SentenceEncoder, texts: list[str]) -> Tokens:
     return encoder.tokenizer.pad(encoder.tokenize(texts))
 
@@ -90,12 +84,12 @@ def same(vectors: Tensor, model: SentenceEncoder, tokens: Tokens) -> None:
 @pytest.mark.parametrize("chunks", [None, 3])
 @pytest.mark.parametrize("of", ["anchors", "views", "all"])
 def test_a_folder_reads_the_rows_without_dropout(
-    encoder: SentenceEncoder, folder: Path, sentences: list[str], of: TextsOf, chunks: int | None
+    encoder: SentenceEncoder, sharp_folder: Path, sentences: list[str], of: TextsOf, chunks: int | None
 ) -> None:
     inputs = step(encoder, sentences, chunks=chunks)
-    teacher = begun(encoder, folder)
+    teacher = begun(encoder, sharp_folder)
     vectors = taught(encoder, inputs, teacher, of)
-    model = SentenceEncoder(folder, device="cpu")
+    model = SentenceEncoder(sharp_folder, device="cpu")
     same(vectors.anchor, model, inputs.anchors)
     same(vectors.positive, model, inputs.anchors if of == "anchors" else inputs.tokens.rows(N, 2 * N))
     assert vectors.hard.shape == (N, 2 if of == "all" else 0, 32)
@@ -121,9 +115,9 @@ def test_the_start_is_a_copy_without_the_training_head(encoder: SentenceEncoder,
 
 
 def test_another_tokenizer_reads_the_decoded_texts(
-    encoder: SentenceEncoder, folder: Path, tmp_path: Path, sentences: list[str], byte_level: Tokenizer
+    encoder: SentenceEncoder, sharp_folder: Path, tmp_path: Path, sentences: list[str], byte_level: Tokenizer
 ) -> None:
-    other = SentenceEncoder(folder, device="cpu")
+    other = SentenceEncoder(sharp_folder, device="cpu")
     words = nn.Embedding(byte_level.vocabulary_size, 32)
     nn.init.normal_(words.weight)
     other.backbone.set_input_embeddings(words)
@@ -139,11 +133,11 @@ def test_another_tokenizer_reads_the_decoded_texts(
 
 
 def test_a_template_or_prompt_of_its_own_is_around_the_texts(
-    encoder: SentenceEncoder, folder: Path, tmp_path: Path, sentences: list[str]
+    encoder: SentenceEncoder, sharp_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
-    templated = SentenceEncoder(folder, template='The text "{text}" is {mask}.', pooling="mask", device="cpu")
+    templated = SentenceEncoder(sharp_folder, template='The text "{text}" is {mask}.', pooling="mask", device="cpu")
     templated.save(tmp_path / "templated")
-    prompted = SentenceEncoder(folder, device="cpu")
+    prompted = SentenceEncoder(sharp_folder, device="cpu")
     prompted.prompts = Prompts({"any": "search: "}, "any")
     prompted.save(tmp_path / "prompted")
     inputs = step(encoder, sentences)
@@ -152,20 +146,22 @@ def test_a_template_or_prompt_of_its_own_is_around_the_texts(
         vectors = taught(encoder, inputs, begun(encoder, tmp_path / name), "views")
         wanted = torch.from_numpy(SentenceEncoder(tmp_path / name, device="cpu").encode(texts))
         torch.testing.assert_close(vectors.anchor, wanted, rtol=1e-4, atol=1e-5)
-        assert (vectors.anchor - taught(encoder, inputs, begun(encoder, folder), "views").anchor).abs().max() > 1e-3
+        assert (
+            vectors.anchor - taught(encoder, inputs, begun(encoder, sharp_folder), "views").anchor
+        ).abs().max() > 1e-3
     inside = step(templated, sentences)
     same(
         taught(templated, inside, begun(templated, tmp_path / "templated"), "anchors").anchor, templated, inside.anchors
     )
-    other = SentenceEncoder(folder, template="{text} is {mask}.", pooling="mask", device="cpu")
+    other = SentenceEncoder(sharp_folder, template="{text} is {mask}.", pooling="mask", device="cpu")
     with pytest.raises(UserError, match="the teacher of the test has a template of its own"):
         begun(other, tmp_path / "templated")
 
 
 def test_the_pooler_of_the_weights_is_read_and_dropout_can_be_on(
-    encoder: SentenceEncoder, folder: Path, tmp_path: Path, sentences: list[str]
+    encoder: SentenceEncoder, sharp_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
-    bert: Any = BertModel.from_pretrained(folder)
+    bert: Any = BertModel.from_pretrained(sharp_folder)
     bert.eval()
     torch.nn.init.normal_(bert.pooler.dense.weight)
     bert.save_pretrained(tmp_path)
@@ -186,15 +182,15 @@ def test_the_pooler_of_the_weights_is_read_and_dropout_can_be_on(
     assert min(distances) > 1e-2, "each row of each step has a mask of its own"
     assert not noisy.anchor.requires_grad
     with pytest.raises(UserError, match=r"1 weights of BertModel are missing|pooler"):
-        load_pooler(folder)
+        load_pooler(sharp_folder)
     with pytest.raises(ValidationError, match="pooler = true needs the folder"):
         TeacherSettings(pooler=True)
 
 
 def test_texts_longer_than_the_teacher_reads_are_refused(
-    encoder: SentenceEncoder, folder: Path, sentences: list[str]
+    encoder: SentenceEncoder, sharp_folder: Path, sentences: list[str]
 ) -> None:
-    teacher = begun(encoder, folder)
+    teacher = begun(encoder, sharp_folder)
     teacher.model.max_length = 4
     with pytest.raises(UserError, match=r"reads 4 tokens, and a text has .*; set data.max_length=4"):
         taught(encoder, step(encoder, sentences), teacher, "anchors")

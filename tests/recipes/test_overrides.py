@@ -25,14 +25,6 @@ def set_(key: str, value: object) -> dict[str, Any]:
     return changed(TREE, [Change("--set", key, value)])
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("a=1", 1), ("a=1e-4", 1e-4), ("a=true", True), ("a=mean", "mean"), ('a="x y"', "x y"), ("a=[1,2]", [1, 2])],
-)
-def test_overrides_are_toml_values(text: str, value: object) -> None:
-    assert parse_override(text) == ("a", value)
-
-
 def test_keys_reach_tables_lists_and_what_is_not_there_yet() -> None:
     assert set_("a.b", 5)["a"]["b"] == 5
     assert set_("a.c.1.w", 5)["a"]["c"] == [{"kind": "x", "w": 1}, {"kind": "y", "w": 5}]

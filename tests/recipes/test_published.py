@@ -136,36 +136,6 @@ def test_published_averages() -> None:
     assert complete == 138
 
 
-def settings_of(recipe: str) -> dict[str, object]:
-    resolved = load_recipe(recipe).model_dump(mode="json")
-    return {"view": resolved["objective"]["view"], "negatives": resolved["objective"]["negatives"],
-            "terms": resolved["objective"]["terms"], "positive": resolved["objective"]["positive"],
-            "dropout": resolved["encoder"]["dropout"], "rate": resolved["training"]["learning_rate"]}  # fmt: skip
-
-
-def test_esimcse_and_its_code_by_backbone() -> None:
-    paper, code = settings_of("esimcse:roberta-large"), settings_of("esimcse:roberta-large:reference")
-    assert paper["view"] == {"kind": "repeat_subwords", "rate": 0.32, "rule": "paper", "redraw": "step"}
-    assert code["view"] == {"kind": "repeat_subwords", "rate": 0.28, "rule": "reference", "redraw": "once"}
-    queue = {"kind": "momentum_queue", "momentum": 0.995, "weight": 1.0, "hardness": 0.0}
-    assert paper["negatives"][1] == queue | {"size": "2.5x", "init": "pretrained", "head": "momentum"}  # type: ignore[index]
-    assert code["negatives"][1] == queue | {"size": 128, "init": "random", "head": "online"}  # type: ignore[index]
-    assert [settings_of(f"esimcse:bert-large{code}")["dropout"] for code in ("", ":reference")] == [0.15, 0.1]
-    assert settings_of("esimcse:roberta-base:reference:rate-0.08")["view"]["rate"] == 0.08  # type: ignore[index]
-
-
-def test_simcse_plus_plus_and_where_its_m_stands() -> None:
-    def m(recipe: str) -> tuple[float, float]:
-        resolved = load_recipe(recipe).objective
-        return resolved.negatives[0].weight, resolved.positive.scale  # type: ignore[attr-defined]
-
-    assert m("simcse++") == m("simcse++-off-dropout") == (0.9, 1.0)
-    assert m("simcse++:reference") == m("simcse++-off-dropout:reference") == (1.0, 0.9)
-    assert m("simcse++:m-0.5") == (0.5, 1.0)
-    assert m("simcse++:m-0.5:reference") == m("simcse++:reference:m-0.5") == (1.0, 0.5)
-    assert m("simcse++-off-dropout:reference:positives-more-noise") == (1.0, 1.0)
-
-
 def test_the_optimizer_of_the_authors_code() -> None:
     """AdamW of transformers 4; sentence-transformers' first versions made no bias correction."""
     uncorrected = {"consert": 1e-6, "is-bert": 1e-7}

@@ -6,12 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
 from opencse.recipes.files import DataSettings, data_settings, recipe_names, split_name
-from opencse.recipes.recipe import EncoderSettings, Recipe, load_recipe, resolve_recipe, to_toml
+from opencse.recipes.recipe import Recipe, load_recipe, resolve_recipe, to_toml
 from opencse.recipes.summary import differences
 from opencse.runs.run import Run
 from opencse.text.readers import Source
@@ -207,11 +206,6 @@ def test_presets_are_applied_and_wrong_ones_refused(tmp_path: Path) -> None:
     mine.write_text('name = "mine"\ntitle = "t"\n[data]\nmax_lenght = 40\n')
     with pytest.raises(UserError, match="did you mean 'max_length'"):
         data_settings(str(mine))
-
-
-def test_adapters_need_all_layers() -> None:
-    with pytest.raises(ValidationError, match="none of its layers can be left out"):
-        EncoderSettings.model_validate({"lora": {}, "layers": 2})
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,8 @@ from opencse.reranking.cross_encoder import read_cross_encoder
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_cross_encoder(tmp_path_factory.mktemp("plain") / "encoder")
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory, plain: Path) -> Path:
-    return write_sentence_transformers(tmp_path_factory.mktemp("saved") / "encoder", plain)
+def saved(tmp_path_factory: pytest.TempPathFactory, cross_encoder: Path) -> Path:
+    return write_sentence_transformers(tmp_path_factory.mktemp("saved") / "encoder", cross_encoder)
 
 
 def edited(folder: Path, copy: Path, file: str, change: Callable[[Any], object]) -> Path:
@@ -49,10 +44,10 @@ def test_several_outputs_are_refused(tmp_path: Path) -> None:
         read_cross_encoder(write_cross_encoder(tmp_path / "nli", outputs=3))
 
 
-def test_random_weights_are_refused(plain: Path, tmp_path: Path) -> None:
+def test_random_weights_are_refused(cross_encoder: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    shutil.copytree(plain, tmp_path / "cut")
+    shutil.copytree(cross_encoder, tmp_path / "cut")
     weights = load_file(tmp_path / "cut" / "model.safetensors")
     del weights["classifier.weight"]
     save_file(weights, tmp_path / "cut" / "model.safetensors", metadata={"format": "pt"})
@@ -60,16 +55,21 @@ def test_random_weights_are_refused(plain: Path, tmp_path: Path) -> None:
         read_cross_encoder(tmp_path / "cut")
 
 
-def test_the_activation_is_where_sentence_transformers_looks_for_it(plain: Path, saved: Path, tmp_path: Path) -> None:
-    assert read_cross_encoder(plain).activation == read_cross_encoder(saved).activation == "sigmoid"
+def test_the_activation_is_where_sentence_transformers_looks_for_it(
+    cross_encoder: Path, saved: Path, tmp_path: Path
+) -> None:
+    assert read_cross_encoder(cross_encoder).activation == read_cross_encoder(saved).activation == "sigmoid"
     config = "config_sentence_transformers.json"
     tanh = "torch.nn.modules.activation.Tanh"
     new = edited(saved, tmp_path / "new", config, lambda old: old.update(activation_fn=tanh))
     old = edited(
-        plain, tmp_path / "old", "config.json", lambda one: one.update(sentence_transformers={"activation_fn": tanh})
+        cross_encoder,
+        tmp_path / "old",
+        "config.json",
+        lambda one: one.update(sentence_transformers={"activation_fn": tanh}),
     )
     oldest = edited(
-        plain,
+        cross_encoder,
         tmp_path / "oldest",
         "config.json",
         lambda one: one.update(sbert_ce_default_activation_function="torch.nn.modules.linear.Identity"),
@@ -106,7 +106,7 @@ def test_what_is_not_supported_is_named(
     assert "\n" not in str(caught.value)
 
 
-def test_the_longest_pair_is_the_smallest_of_all_limits(saved: Path, plain: Path, tmp_path: Path) -> None:
-    assert read_cross_encoder(plain).max_length == read_cross_encoder(saved).max_length == 64
+def test_the_longest_pair_is_the_smallest_of_all_limits(saved: Path, cross_encoder: Path, tmp_path: Path) -> None:
+    assert read_cross_encoder(cross_encoder).max_length == read_cross_encoder(saved).max_length == 64
     short = edited(saved, tmp_path / "short", "sentence_bert_config.json", lambda one: one.update(max_seq_length=30))
     assert read_cross_encoder(short).max_length == 30

@@ -12,23 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 import opencse as library
-from cross_encoders import write_cross_encoder
-from helpers import Run
+from helpers import Run, accepted
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Count
 from opencse.reranking.cross_encoder import CrossEncoder
 from opencse.reranking.second_stage import MarginTeacher
 from opencse.search.index import Index
 from opencse.search.negatives import Mining
-from opencse.text import sample
+from search_texts import LINES
 
-TEXTS = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:80]
+TEXTS = LINES[:80]
 PAIRS = [(TEXTS[number].replace(" the ", " a ").rstrip("."), TEXTS[number]) for number in range(0, 40, 2)]
-
-
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "encoder")
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +48,13 @@ class Numbers:
         return np.array([float(text) for _, text in pairs], dtype=np.float32)
 
 
-def test_margins_are_differences_of_scores_before_the_activation(teacher: Path) -> None:
+def test_margins_are_differences_of_scores_before_the_activation(cross_encoder: Path) -> None:
     from sentence_transformers import CrossEncoder as Reference
 
     triples = [(TEXTS[n], TEXTS[n + 1], TEXTS[n + 2]) for n in range(20)]
-    reference = Reference(str(teacher), device="cpu", activation_fn=torch.nn.Identity())
+    reference = Reference(str(cross_encoder), device="cpu", activation_fn=torch.nn.Identity())
     first, second = (reference.predict([(one[0], one[side]) for one in triples]) for side in (1, 2))
-    margins = MarginTeacher(CrossEncoder.load(teacher, device="cpu")).margins(triples)
+    margins = MarginTeacher(CrossEncoder.load(cross_encoder, device="cpu")).margins(triples)
     np.testing.assert_allclose(margins, first - second, atol=1e-5)
     assert margins.std() > 0.1
 
@@ -93,11 +87,13 @@ def test_only_what_is_needed_is_scored() -> None:
 
 
 @pytest.mark.parametrize("pick", ["hardest", "random"])
-def test_mined_rows_have_margins_and_train_a_student(folder: Path, teacher: Path, tmp_path: Path, pick: str) -> None:
+def test_mined_rows_have_margins_and_train_a_student(
+    folder: Path, cross_encoder: Path, tmp_path: Path, pick: str
+) -> None:
     out, how = tmp_path / "margins.jsonl", Mining(count=2, pick=pick, seed=3)
-    mined = library.index_negatives(folder, PAIRS, out, how=how, teacher=teacher, least_margin=0.0, device="cpu")
+    mined = library.index_negatives(folder, PAIRS, out, how=how, teacher=cross_encoder, least_margin=0.0, device="cpu")
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    expected = MarginTeacher(CrossEncoder.load(teacher, device="cpu")).margins(
+    expected = MarginTeacher(CrossEncoder.load(cross_encoder, device="cpu")).margins(
         [(row["anchor"], row["positive"], row["negative"]) for row in rows]
     )
     np.testing.assert_allclose([row["margin"] for row in rows], expected, atol=1e-5)
@@ -106,7 +102,7 @@ def test_mined_rows_have_margins_and_train_a_student(folder: Path, teacher: Path
     assert mined.refused["margin"] > 5
     if pick == "hardest":
         every = tmp_path / "every.jsonl"
-        library.index_negatives(folder, PAIRS, every, how=how, teacher=teacher, device="cpu")
+        library.index_negatives(folder, PAIRS, every, how=how, teacher=cross_encoder, device="cpu")
         plain = tmp_path / "plain.jsonl"
         library.index_negatives(folder, PAIRS, plain, how=how, device="cpu")
         without = [json.loads(line) for line in plain.read_text().splitlines()]
@@ -126,12 +122,11 @@ def test_mined_rows_have_margins_and_train_a_student(folder: Path, teacher: Path
         assert (student / "run.json").is_file()
 
 
-def test_a_command_writes_margins(folder: Path, teacher: Path, tmp_path: Path, opencse: Run) -> None:
+def test_a_command_writes_margins(folder: Path, cross_encoder: Path, tmp_path: Path, opencse: Run) -> None:
     pairs, out = tmp_path / "pairs.tsv", tmp_path / "out.jsonl"
     pairs.write_text("anchor\tpositive\n" + "".join(f"{query}\t{answer}\n" for query, answer in PAIRS))
     command = ["index", "negatives", str(folder), str(pairs), "--out", str(out), "--device", "cpu"]
-    code, printed, error = opencse(*command, "--teacher", str(teacher), "--least-margin", "0")
-    assert code == 0, error
+    printed, _ = accepted(opencse(*command, "--teacher", str(cross_encoder), "--least-margin", "0"))
     assert "margin " in printed
     assert set(json.loads(out.read_text().splitlines()[0])) == {"anchor", "positive", "negative", "margin"}
     out.unlink()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run
+from helpers import Run, refused
 from opencse import SentenceEncoder, train
 from opencse.errors import UserError
 from opencse.outputs import LOCK
@@ -126,9 +126,10 @@ def test_the_start_is_never_written_over(
     for option in ("--overwrite", "--resume"):
         if how == "around" and option == "--resume":
             continue
-        code, _, err = opencse("train", text, "-m", start, "-o", out, option, *["--dry-run"][: int(dry)])
-        assert code == 2
-        assert f"{out}: the start {start} would be overwritten; choose another --out" in err
+        refused(
+            opencse("train", text, "-m", start, "-o", out, option, *["--dry-run"][: int(dry)]),
+            f"{out}: the start {start} would be overwritten; choose another --out",
+        )
         assert contents(tmp_path) == before
 
 

@@ -13,11 +13,6 @@ from search_texts import TEXTS
 
 
 @pytest.fixture(scope="session")
-def mini() -> SentenceEncoder:
-    return SentenceEncoder.load(device="cpu")
-
-
-@pytest.fixture(scope="session")
 def built_index(tmp_path_factory: pytest.TempPathFactory, mini: SentenceEncoder) -> Path:
     """The folder of an index of `TEXTS`; no test changes it."""
     folder = tmp_path_factory.mktemp("built") / "index"

@@ -69,13 +69,3 @@ def test_invalid_conditions_are_refused_in_one_short_line() -> None:
         with pytest.raises(UserError) as caught:
             parse_where([condition], COLUMNS)
         assert len(str(caught.value)) < 400
-
-
-def test_no_command_takes_a_value_that_the_column_cannot_hold(tmp_path: Path, mini: SentenceEncoder) -> None:
-    Index.build(
-        tmp_path / "i", [{"text": "One.", "n": 1}, {"text": "Two.", "n": 2}], mini, model="opencse-mini"
-    ).close()
-    for condition in ('n=["x"]', "n=[1e999]"):
-        with pytest.raises(UserError):
-            opencse.delete_from_index(tmp_path / "i", where=parse_where([condition], {"n": "number"}))
-    assert opencse.index_info(tmp_path / "i").rows == 2

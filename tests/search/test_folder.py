@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from helpers import Run
-from hostile.harness import tree
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.building import BuildSettings
@@ -54,51 +51,6 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path, content: str) -> N
     with pytest.raises(UserError, match="is not empty"):
         require_own(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [content]
-
-
-REFUSED = [
-    "index build new opencse-mini bad.csv --columns text",
-    "index build ix opencse-mini text.txt",
-    "index build mine opencse-mini text.txt --overwrite",
-    "index add mine text.txt",
-    "index add ix bad.csv --columns text",
-    "index add ix twice.csv --columns text --id id",
-    "index delete ix nope",
-    "index query ix cat --model tiny",
-    "index query ix cat --where nope=1",
-    "index negatives ix text.txt --out new.jsonl",
-    "index export ix lancedb new --name a;b",
-    "nearest opencse-mini --query cat --corpus late.jsonl",
-    "encode tiny bad.csv --column text --out new",
-    "encode tiny late.jsonl --out new.npy",
-    "encode tiny text.txt --out mine",
-]
-"""Commands that are refused, some of them late."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", REFUSED)
-def test_a_refused_command_leaves_everything_as_it_was(
-    line: str, opencse: Run, folder: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = folder.parent
-    monkeypatch.chdir(world)
-    shutil.copytree(tiny_folder, world / "tiny")
-    (world / "mine").mkdir()
-    (world / "mine" / "words-good.txt").write_text("Mine.")
-    (world / "text.txt").write_text("\n".join(TEXTS))
-    (world / "bad.csv").write_text("text,id\nOne.,1\n,2\n")
-    (world / "late.jsonl").write_text('{"text": "One."}\n' * 3 + '{"text": 5}\n')
-    (world / "twice.csv").write_text("text,id\nOne.,1\nTwo.,1\n")
-    (world / "pairs.jsonl").write_text('{"anchor": "a cat", "positive": "the cat"}\n')
-    before = tree(world)
-    code, _, err = opencse(*line.split())
-    assert code == 2, err
-    assert err.splitlines()[-1].startswith("opencse: ")
-    assert tree(world).keys() == before.keys()
-    assert {name: entry for name, entry in tree(world).items() if not name.startswith("ix")} == {
-        name: entry for name, entry in before.items() if not name.startswith("ix")
-    }
 
 
 def test_no_change_of_an_index_writes_into_what_readers_have_mapped(tmp_path: Path, mini: SentenceEncoder) -> None:

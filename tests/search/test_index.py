@@ -162,11 +162,3 @@ def test_a_missing_or_damaged_index_is_reported_in_one_line(index: Index, tmp_pa
         with pytest.raises(UserError, match=message):
             Index.open(folder)
         path.write_bytes(whole[path])
-
-
-def test_replacing_an_index_needs_overwrite(index: Index, mini: SentenceEncoder) -> None:
-    with pytest.raises(UserError, match="replace it with --overwrite"):
-        Index.build(index.folder, ["x"], mini)
-    with pytest.raises(UserError, match="is empty"):
-        Index.build(index.folder, ["x", " "], mini, overwrite=True)
-    assert len(index) == 5

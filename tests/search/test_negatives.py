@@ -13,10 +13,10 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index
 from opencse.search.negatives import Mining
-from opencse.text import sample
+from search_texts import LINES
 
 pytestmark = pytest.mark.slow
-TEXTS = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:120]
+TEXTS = LINES[:120]
 PAIRS = [(TEXTS[number].replace(" the ", " a ").rstrip("."), TEXTS[number]) for number in range(0, 40, 2)]
 
 

@@ -9,17 +9,11 @@ from pathlib import Path
 import pytest
 
 import opencse as library
-from cross_encoders import write_cross_encoder
-from helpers import Run
+from helpers import Run, accepted
 from opencse.search.index import Index
 from search_texts import TEXTS
 
 QUERIES = ["a dog runs", "music on a stage"]
-
-
-@pytest.fixture(scope="module")
-def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "encoder")
 
 
 @pytest.mark.slow
@@ -51,8 +45,7 @@ def test_a_query_of_the_command_line_is_reranked(
 ) -> None:
     out = tmp_path / "hits.json"
     query = ["index", "query", str(index.folder), QUERIES[0], "-k", "2", "--json", str(out), "--device", "cpu"]
-    code, printed, error = opencse(*query, "--rerank", str(cross_encoder), "--rerank-depth", "6")
-    assert code == 0, error
+    printed, _ = accepted(opencse(*query, "--rerank", str(cross_encoder), "--rerank-depth", "6"))
     assert f"{QUERIES[0]} (cross-encoder)" in printed
     expected = library.query_index(index.folder, QUERIES[:1], k=2, rerank=cross_encoder, rerank_depth=6, device="cpu")
     assert [hit["id"] for hit in json.loads(out.read_text())["queries"][0]["hits"]] == [hit.id for hit in expected[0]]

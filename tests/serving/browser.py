@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -141,11 +140,6 @@ class Browser:
         text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", **sent, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **sent)
-
-    def picture(self, file: Path) -> None:
-        """Writes what is seen, the whole page, as PNG."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
-        file.write_bytes(base64.b64decode(data))
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:

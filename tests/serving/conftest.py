@@ -9,7 +9,6 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -21,22 +20,16 @@ from serving.harness import short, to
 Serve = Callable[..., FastAPI]
 
 
-@pytest.fixture(scope="session")
-def apart_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny BERT whose weights are far enough apart that texts have vectors of their own."""
-    return write_tiny_bert(tmp_path_factory.mktemp("apart"), sd=0.3)
-
-
 @pytest.fixture
-def model(apart_folder: Path) -> SentenceEncoder:
+def model(sharp_folder: Path) -> SentenceEncoder:
     """The one that is served."""
-    return SentenceEncoder.load(apart_folder, device="cpu")
+    return SentenceEncoder.load(sharp_folder, device="cpu")
 
 
 @pytest.fixture(scope="session")
-def offline(apart_folder: Path) -> SentenceEncoder:
+def offline(sharp_folder: Path) -> SentenceEncoder:
     """Another copy of it, to compare with."""
-    return SentenceEncoder.load(apart_folder, device="cpu")
+    return SentenceEncoder.load(sharp_folder, device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from cross_encoders import write_cross_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.reranking.cross_encoder import CrossEncoder
 from opencse.reranking.second_stage import SecondStage
@@ -199,11 +198,11 @@ def hits(browser: Browser, query: str, rerank: bool) -> list[str]:
     return found
 
 
-def test_the_box_of_reranking(browser: Browser, model: SentenceEncoder, tmp_path: Path) -> None:
+def test_the_box_of_reranking(browser: Browser, model: SentenceEncoder, cross_encoder: Path, tmp_path: Path) -> None:
     """Hostile texts and queries are re-ranked as others are; scores of a cross-encoder may be any numbers."""
     texts = [*HOSTILE, "a dog in snow", "a dog", "music on a stage"]
     index = Index.build(tmp_path / "index", texts, model)
-    stage = SecondStage(CrossEncoder.load(write_cross_encoder(tmp_path / "cross"), device="cpu"), depth=6)
+    stage = SecondStage(CrossEncoder.load(cross_encoder, device="cpu"), depth=6)
     service = Service({"tiny": model}, {"tiny": index}, stage=stage)
     try:
         with live(create_app(service)) as address:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import opencse as library
-from cross_encoders import write_cross_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.reranking.cross_encoder import CrossEncoder
@@ -23,14 +22,9 @@ pytestmark = pytest.mark.anyio
 QUERIES = ["a dog in the snow", "music on a stage"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "encoder")
-
-
 @pytest.fixture
-def service(folder: Path, model: SentenceEncoder, index_folder: Path) -> Iterator[Service]:
-    stage = SecondStage(CrossEncoder.load(folder, device="cpu"), depth=15)
+def service(cross_encoder: Path, model: SentenceEncoder, index_folder: Path) -> Iterator[Service]:
+    stage = SecondStage(CrossEncoder.load(cross_encoder, device="cpu"), depth=15)
     indexes = {"tiny": Index.open(index_folder, encoder=model)}
     service = Service({"tiny": model}, indexes, stage=stage, limits=Limits(reranked=120, hits=100))
     yield service
@@ -38,7 +32,7 @@ def service(folder: Path, model: SentenceEncoder, index_folder: Path) -> Iterato
 
 
 async def test_search_is_reranked_unless_the_request_says_otherwise(
-    service: Service, folder: Path, offline: SentenceEncoder, index_folder: Path
+    service: Service, cross_encoder: Path, offline: SentenceEncoder, index_folder: Path
 ) -> None:
     def expected(**options: object) -> list[list[tuple[str, object]]]:
         result = library.query_index(index_folder, QUERIES, k=4, model=offline, **options)  # type: ignore[arg-type]
@@ -51,9 +45,15 @@ async def test_search_is_reranked_unless_the_request_says_otherwise(
             hits = [[(hit["id"], hit["score"]) for hit in found["hits"]] for found in answer["data"]]
             return hits, answer.get("reranked_by")
 
-        assert await searched() == (expected(rerank=folder, rerank_depth=15), "encoder")
-        assert await searched(rerank=True, rerank_depth=7) == (expected(rerank=folder, rerank_depth=7), "encoder")
-        assert await searched(hybrid=True) == (expected(rerank=folder, rerank_depth=15, hybrid=True), "encoder")
+        assert await searched() == (expected(rerank=cross_encoder, rerank_depth=15), "my-cross-encoder")
+        assert await searched(rerank=True, rerank_depth=7) == (
+            expected(rerank=cross_encoder, rerank_depth=7),
+            "my-cross-encoder",
+        )
+        assert await searched(hybrid=True) == (
+            expected(rerank=cross_encoder, rerank_depth=15, hybrid=True),
+            "my-cross-encoder",
+        )
         assert await searched(rerank=False) == (expected(), None)
         orders = [
             [[name for name, _ in hits] for hits in (await searched(**one))[0]] for one in ({}, {"rerank": False})
@@ -71,13 +71,13 @@ async def test_search_is_reranked_unless_the_request_says_otherwise(
             refused = await client.post("/search", json=body)
             assert refused.status_code == 400
             assert message in refused.json()["error"]["message"]
-        assert (await client.get("/info")).json()["reranker"] == {"id": "encoder", "depth": 15}
+        assert (await client.get("/info")).json()["reranker"] == {"id": "my-cross-encoder", "depth": 15}
         text = (await client.get("/metrics")).text
-        assert f'opencse_reranked_texts_total{{model="encoder"}} {2 * (5 * 15 + 7)}.0' in text
-        assert 'opencse_waiting_reranked_texts{model="encoder"} 0.0' in text
+        assert f'opencse_reranked_texts_total{{model="my-cross-encoder"}} {2 * (5 * 15 + 7)}.0' in text
+        assert 'opencse_waiting_reranked_texts{model="my-cross-encoder"} 0.0' in text
         assert "opencse_rerank_seconds_total" in text
 
 
-def test_reranking_needs_an_index(folder: Path) -> None:
+def test_reranking_needs_an_index(cross_encoder: Path) -> None:
     with pytest.raises(UserError, match="--rerank needs --index"):
-        library.serve("opencse-mini", rerank=folder, port=0)
+        library.serve("opencse-mini", rerank=cross_encoder, port=0)

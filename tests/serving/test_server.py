@@ -97,10 +97,10 @@ def said_until_it_listens(stderr: Iterable[str]) -> list[str]:
 
 
 def test_the_command_answers_what_it_took_on_before_it_ends(
-    apart_folder: Path, index_folder: Path, tiny_folder: Path, offline: SentenceEncoder
+    sharp_folder: Path, index_folder: Path, tiny_folder: Path, offline: SentenceEncoder
 ) -> None:
     process, said = start(
-        apart_folder, tiny_folder, "--name", "one", "--name", "two", "--index", index_folder, "--port", 0,
+        sharp_folder, tiny_folder, "--name", "one", "--name", "two", "--index", index_folder, "--port", 0,
         OPENCSE_API_KEY="right",
     )  # fmt: skip
     try:
@@ -135,8 +135,8 @@ def test_the_command_answers_what_it_took_on_before_it_ends(
         process.communicate()
 
 
-def test_requests_that_are_not_done_when_the_server_stops_are_answered_503(apart_folder: Path, forked: Forks) -> None:
-    process, said = forked_server(forked, apart_folder, "--grace", 1)
+def test_requests_that_are_not_done_when_the_server_stops_are_answered_503(sharp_folder: Path, forked: Forks) -> None:
+    process, said = forked_server(forked, sharp_folder, "--grace", 1)
     port = int(re.findall(r":(\d+)/ is the page", said[-1])[0])
     with socket.create_connection(("127.0.0.1", port), timeout=20) as waiting:
         waiting.sendall(
@@ -156,9 +156,9 @@ def test_requests_that_are_not_done_when_the_server_stops_are_answered_503(apart
 
 
 @pytest.mark.parametrize("later", [0, 0.5])
-def test_ctrl_c_is_a_good_end(later: float, apart_folder: Path, forked: Forks) -> None:
-    process, said = forked_server(forked, apart_folder)
-    assert any(line.startswith("apart0: 32 dimensions") for line in said), said
+def test_ctrl_c_is_a_good_end(later: float, sharp_folder: Path, forked: Forks) -> None:
+    process, said = forked_server(forked, sharp_folder)
+    assert any(line.startswith("sharp0: 32 dimensions") for line in said), said
     time.sleep(later)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0

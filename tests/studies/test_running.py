@@ -25,7 +25,6 @@ from opencse.studies import running
 from opencse.studies.comparison import compare, reproduced
 from opencse.studies.running import read_arrays, run_study
 from opencse.studies.study import RunSpec, Study, StudyRecord, SuiteChoice
-from opencse.text.readers import Source
 from opencse.training.step import Step
 
 
@@ -210,24 +209,10 @@ def test_what_was_made_of_other_content_is_not_averaged_with_the_new(study: Stud
     assert len(run_study(study)) == 3
 
 
-SETTINGS = ("training.max_steps=2", "training.batch_size=8", "training.learning_rate=1e-3", "encoder.pooling=mean")
-
-
 @pytest.fixture
-def published_study(small_sts: Path, tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> Study:
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(sentences[:60]) + "\n")
-    return Study(
-        text=Source(str(text)),
-        out=tmp_path / "study",
-        recipes=["simcse"],
-        starts=[str(tiny_folder)],
-        seeds=[1],
-        suites=[SuiteChoice("sts", small_sts)],
-        dev=None,
-        settings=SETTINGS,
-        judge="kept",
-    )
+def published_study(study: Study) -> Study:
+    settings = (*study.settings, "training.max_steps=2")
+    return replace(study, recipes=["simcse"], seeds=[1], dev=None, settings=settings)
 
 
 def test_a_whitening_after_training_is_fitted_on_the_text(published_study: Study, small_sts: Path) -> None:

@@ -10,7 +10,7 @@ from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.runs.record import Outcome
 from opencse.studies.comparison import paper_row, reproduced
-from opencse.studies.study import RunSpec, Study, StudyRecord, SuiteChoice, folder_name
+from opencse.studies.study import Study, StudyRecord, SuiteChoice
 from opencse.text.readers import Source
 
 
@@ -26,12 +26,6 @@ def study(**changes: object) -> Study:
     return Study(**(given | changes))  # type: ignore[arg-type]
 
 
-def test_folders_are_readable() -> None:
-    assert study().folder(RunSpec("esimcse:reference", "models/a/", 7)) == Path("out/runs/a/esimcse_reference/7")
-    assert study().folder(RunSpec("dir/my recipe.toml", "org/name", 7)) == Path("out/runs/name/my_recipe.toml/7")
-    assert folder_name("simcse++") == "simcse++"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -44,18 +38,6 @@ def test_folders_are_readable() -> None:
 def test_what_cannot_be_compared_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         study(**changes)
-
-
-def test_what_was_asked_for_names_every_setting() -> None:
-    run = RunSpec("simcse:dropout-0.2", "opencse-mini", 5)
-    asked = study(settings=["training.epochs=2"]).request_of(run)
-    assert asked["precision"] is None
-    assert study(precision="bf16").request_of(run)["precision"] == "bf16"
-    assert asked["recipe"]["training"]["seed"] == 5
-    assert asked["recipe"]["training"]["epochs"] == 2
-    assert asked["recipe"]["encoder"]["dropout"] == 0.2
-    assert asked["presets"] == "opencse-mini:dropout-0.2"
-    assert asked["suites"] == {"sts": {"folder": "data", "tasks": None, "fast": False, "logistic": False}}
 
 
 def test_recipes_that_cannot_work_with_the_text_or_the_dev_data_are_refused(tmp_path: Path) -> None:

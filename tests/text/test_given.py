@@ -62,9 +62,9 @@ MISSING = [None, float("nan"), np.float32("nan"), pandas.NaT, pandas.NA]
 
 
 CALLS: dict[str, Callable[[Any, Path], Any]] = {
-    "adapt": lambda texts, out: opencse.adapt(texts, out / "a", dev=None, dry_run=True).verdict,
+    "adapt": lambda texts, out: opencse.adapt(texts, out / "a", model="opencse-mini", dev=None, dry_run=True).verdict,
     "train": lambda texts, out: opencse.train(texts, out / "t", dev=None, dry_run=True).verdict,
-    "check": lambda texts, out: opencse.check(texts).model_dump(),
+    "check": lambda texts, out: opencse.check(texts, model="opencse-mini").model_dump(),
     "encode": lambda texts, out: opencse.encode("opencse-mini", texts).tolist(),
     "nearest": lambda texts, out: opencse.nearest("opencse-mini", texts, texts).queries,
     "similarity": lambda texts, out: opencse.similarity("opencse-mini", THREE_TEXTS[0], texts),

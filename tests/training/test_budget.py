@@ -8,23 +8,16 @@ from typing import Literal
 import pytest
 import torch
 
-from helpers import write_tiny_bert
 from opencse.kernels.precision import choose_precision
 from opencse.processes import ALONE
 from opencse.training import schedule
 from steps import prepared
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny BERT with larger weights, whose vectors of different texts differ."""
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.1)
-
-
 def test_auto_takes_what_fits(
-    model: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+    lively_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = prepared("simcse", model, tmp_path, sentences)
+    run = prepared("simcse", lively_folder, tmp_path, sentences)
     precision = choose_precision("float32", torch.device("cpu"))
     row = schedule.graph_bytes(run.encoder, run.inputs, precision)
     assert 1e4 < row < 1e7

@@ -9,8 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers import Broken
-from opencse.errors import InterruptedRunError
+from helpers import Broken, resumed_is_whole
 from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.run import Run
@@ -29,10 +28,6 @@ SETTINGS = (
     "training.learning_rate=1e-3",
     "training.precision=float32",
 )
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in ("model.safetensors", "metrics.jsonl")}
 
 
 def words_of(folder: Path) -> torch.Tensor:
@@ -60,14 +55,8 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
         dev=None,
         also=also_for(name, sentences),
     )
-    job.train(tmp_path / "whole")
-    with pytest.raises(InterruptedRunError):
-        job.train(tmp_path / "broken", progress=Broken(STOP))
-    state = json.loads((tmp_path / "broken" / "checkpoint" / "state.json").read_text())
-    assert state["step"] == 2, "a step was lost, and is made again"
-    job.train(tmp_path / "broken", resume=True)
-    assert files(tmp_path / "broken") == files(tmp_path / "whole")
-    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    whole = resumed_is_whole(job, tmp_path, Broken(STOP))  # a step is lost, and is made again
+    lines = [json.loads(line) for line in whole["metrics.jsonl"].splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, STEPS + 1))
     assert len({line["loss"] for line in lines if "loss" in line}) > STEPS // 2
     before, after = words_of(tiny_folder), words_of(tmp_path / "whole")

@@ -18,7 +18,6 @@ from opencse.objective.vectors import chunks
 from opencse.objective.vectors import step as made
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
-from opencse.recipes.files import recipe_names
 from opencse.text.tokenizer import Tokens
 from opencse.training.trainer import Trainer
 from steps import NAMES, VARIANTS, layers_of, parts_of, prepared
@@ -29,14 +28,10 @@ WAITING = {
     *{"tsdae", "denoising-untied"},  # only real tokens go through the decoder's head
     *{"hardest"},  # the nearest of a pool are chosen chunk by chunk
 }
-ALL = [name for name in [*recipe_names(), *VARIANTS] if name not in WAITING]
+ALL = [name for name in NAMES if name not in WAITING]
 APART = {"mlm", "is-bert"}
 """Nothing but a masked copy, or the anchors by a term of its own, goes through the encoder in chunks."""
-UNMASKED = [
-    name
-    for name in NAMES
-    if name in ALL and name not in APART and (name in VARIANTS or ("term", "mlm") not in parts_of(name))
-]
+UNMASKED = [name for name in ALL if name not in APART and (name in VARIANTS or ("term", "mlm") not in parts_of(name))]
 META = torch.device("meta")
 
 

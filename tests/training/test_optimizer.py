@@ -69,9 +69,6 @@ def test_every_kind_against_loops(kind: str) -> None:
         assert max(abs(a - b) for a, b in away) > 1e-3, "eps counts where gradients are small"
 
 
-N, D, PROCESSES = 8, 5, 4
-
-
 def test_rmsprop_against_loops() -> None:
     start, square = [1.0, -0.5, 0.25], [0.0] * 3
     weights = torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))

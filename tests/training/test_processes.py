@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
-from helpers import write_tiny_bert
 from joined import TESTS, free_port
 from steps import NAMES
 
@@ -24,19 +23,19 @@ def started(forked: Forks, program: str, *arguments: object) -> None:
     assert done.wait(timeout=500) == 0, done.communicate()
 
 
-def test_gradients_are_those_of_one_process(tmp_path: Path, forked: Forks) -> None:
-    model = write_tiny_bert(tmp_path / "tiny", sd=0.1)  # vectors of different texts differ
+def test_gradients_are_those_of_one_process(lively_folder: Path, tmp_path: Path, forked: Forks) -> None:
     gangs = [json.dumps([count, str(tmp_path / str(count)), names]) for count, names in GANGS.items()]
-    started(forked, "gang.py", model, tmp_path, *gangs)
+    started(forked, "gang.py", lively_folder, tmp_path, *gangs)
     for count, names in GANGS.items():
         found = json.loads((tmp_path / str(count)).read_text())
         assert set(found) == set(names)
         assert {name: gaps for name, gaps in found.items() if not max(gaps) < 1e-10} == {}
 
 
-def test_the_scores_are_those_of_one_process_and_the_texts_are_shared_out(tmp_path: Path, forked: Forks) -> None:
-    model = write_tiny_bert(tmp_path / "tiny", sd=0.1)
-    started(forked, "gang_evaluation.py", model, tmp_path)
+def test_the_scores_are_those_of_one_process_and_the_texts_are_shared_out(
+    lively_folder: Path, tmp_path: Path, forked: Forks
+) -> None:
+    started(forked, "gang_evaluation.py", lively_folder, tmp_path)
     alone, first, second = (json.loads((tmp_path / name).read_text()) for name in ("alone0", "two0", "two1"))
     for dev, found in alone.items():
         whole, shares = found.pop("counted"), [one[dev].pop("counted") for one in (first, second)]

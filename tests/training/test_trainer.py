@@ -10,7 +10,6 @@ import torch
 
 from opencse import SentenceEncoder, UserError, train
 from opencse.progress import Progress, Silent
-from opencse.recipes.recipe import load_recipe
 from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -71,20 +70,3 @@ def test_a_loss_that_is_not_a_number_stops_the_run(tiny_folder: Path, tmp_path: 
             parameter.fill_(float("nan"))
     with pytest.raises(UserError, match=r"not a number at step 1.*learning_rate"):
         engine.run(resume=False)
-
-
-def test_the_published_settings_are_in_the_recipes() -> None:
-    """Table A.1 of SimCSE."""
-    rates = {
-        "bert-base": (64, 3e-5),
-        "bert-large": (64, 1e-5),
-        "roberta-base": (512, 1e-5),
-        "roberta-large": (512, 3e-5),
-    }
-    for preset, (batch, rate) in rates.items():
-        training = load_recipe("simcse", preset=preset).training
-        assert (training.batch_size, training.learning_rate, training.epochs) == (batch, rate, 1)
-    for preset, rate in {"bert-base": 5e-5, "bert-large": 1e-5, "roberta-base": 5e-5, "roberta-large": 1e-5}.items():
-        recipe = load_recipe("simcse-supervised", preset=preset)
-        assert (recipe.training.batch_size, recipe.training.learning_rate, recipe.training.epochs) == (512, rate, 3)
-        assert recipe.encoder.head.keep
