@@ -8,7 +8,7 @@ import pytest
 
 from helpers import write_collection
 from opencse.documents.dev_choice import QUESTIONS_FILE as FILE
-from opencse.documents.dev_choice import SavedQuestions, UserQueries, remove_questions
+from opencse.documents.dev_choice import SavedQuestions, UserQueries
 from opencse.errors import UserError
 from opencse.ranking import Measure
 from opencse.training.selection import TrainedTexts
@@ -28,5 +28,3 @@ def test_queries_of_a_folder_are_read_again(tmp_path: Path) -> None:
     (folder / "queries.jsonl").write_text((folder / "queries.jsonl").read_text().replace("query 1", "another"))
     with pytest.raises(UserError, match="the queries have changed since"):
         saved.opened()
-    remove_questions(tmp_path)
-    assert SavedQuestions.read(tmp_path) is None

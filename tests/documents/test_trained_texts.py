@@ -8,7 +8,7 @@ import pytest
 
 from helpers import Heard, write_collection
 from opencse import UserError
-from opencse.documents.dev_choice import Dev, UserQueries, without_trained
+from opencse.documents.dev_choice import Dev, UserQueries
 from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.given import GivenTexts
@@ -73,24 +73,26 @@ def beir(folder: Path, queries: list[str]) -> Path:
 def test_queries_that_are_trained_on_do_not_choose(tmp_path: Path) -> None:
     queries = UserQueries.read(beir(tmp_path / "beir", ["How hot?", "How cold?", "How wet?"]))
     rows = [("how cold", "Quite."), ("Document number 0 tells of things.", "x")]
-    left, lines = without_trained(queries, rows)
+    left, lines = queries.without(TrainedTexts.among(rows, queries.forbidden_texts()))
     assert isinstance(left, UserQueries)
     assert left.task.queries == ["How hot?", "How wet?"]
     assert left.task.judged == [{0: 1}, {2: 1}]
     assert left.fingerprint() != queries.fingerprint()
     assert lines == ["queries    1 of 3 queries are also in the training text and are ignored"]
     with pytest.raises(UserError, match="all 3 queries are also in the training text"):
-        without_trained(queries, [(query,) for query in queries.task.queries])
+        queries.without(TrainedTexts.among([(query,) for query in queries.task.queries], queries.forbidden_texts()))
 
 
 def test_graded_pairs_that_are_trained_on_as_pairs_do_not_choose() -> None:
     dev = Dev.of("sample").open(GivenTexts((("a",), ("b",))))
     assert isinstance(dev, GradedPairSelector)
     first, second = dev.pairs.first, dev.pairs.second
-    assert without_trained(dev, [(first[0],), (second[0],)]) == (dev, [])
-    left, lines = without_trained(dev, [(second[0], first[0]), (first[1], second[1], "a negative")])
+    texts = dev.forbidden_texts()
+    assert dev.without(TrainedTexts.among([(first[0],), (second[0],)], texts)) == (dev, [])
+    rows = [(second[0], first[0]), (first[1], second[1], "a negative")]
+    left, lines = dev.without(TrainedTexts.among(rows, texts))
     assert isinstance(left, GradedPairSelector)
     assert left.pairs.first == first[2:]
     assert lines == ["pairs      2 of 150 graded pairs are also in the training text and are ignored"]
     with pytest.raises(UserError, match="so they cannot select"):
-        without_trained(dev, zip(first, second, strict=True))
+        dev.without(TrainedTexts.among(zip(first, second, strict=True), texts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from pydantic import Field
 
-from opencse import files
 from opencse.arrays import Floats, Integers
 from opencse.documents.questions import text_questions
 from opencse.errors import UserError
@@ -213,11 +211,6 @@ class SavedQuestions(JsonRecord):
         return replace(queries, task=selected)
 
 
-def remove_questions(folder: Path) -> None:
-    """Deletes the questions from the folder of a run whose weight is fitted."""
-    files.remove(folder / QUESTIONS_FILE)
-
-
 AUTO, TEXT, SAMPLE, NONE = "auto", "text", "sample", "none"
 QUERIES, PAIRS, TRANSFER, SELECTOR = "queries", "pairs", Transfer.name, "selector"
 
@@ -355,20 +348,3 @@ class Dev:
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | Dev | None
 """What a user may name; see `Dev.of`."""
-
-
-def without_trained(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selector, list[str]]:
-    """Drops the questions of a selector that also occur in the training text.
-
-    Args:
-        selector: selects the encoder to keep.
-        rows: all rows of the training text.
-
-    Returns:
-        The selector without these questions, and lines for the user that say how many they are.
-
-    Raises:
-        UserError: where nothing is left to select by.
-    """
-    texts = [*selector.forbidden_texts()]
-    return selector.without(TrainedTexts.among(rows, texts)) if texts else (selector, [])

@@ -121,16 +121,22 @@ class UserPairs:
                 questions = untouched
         both = questions_of_both(questions, self.questions)
         queries = [query for one in (both.sets if both else ()) for query in one.queries]
-        rows = [row if len(row) > 1 else row * 2 for row in rows]
-        rows, pairs = rows_without(rows, queries), rows_without(pairs, queries)
-        times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
-        words = number_of(len(pairs), "given pair") + (f", {times} times each" if times > 1 else "")
+        rows, words = _with(rows, rows_without(pairs, queries), queries, "given pair")
         if self.too_few is not None:
             questions_made = number_of(self.too_few, "question")
             words += (
                 f" (none is held out: a share of them makes {questions_made}, and at least {FEWEST_PAIRS} are needed)"
             )
-        return rows + pairs * times, both, words
+        return rows, both, words
+
+
+def _with(
+    rows: Sequence[TextRow], pairs: Sequence[TextRow], queries: Iterable[str], name: str
+) -> tuple[list[TextRow], str]:
+    """Adds ``pairs``, each up to `TIMES` times, to the rows that hold none of ``queries``; and says what they are."""
+    rows = rows_without([row if len(row) > 1 else row * 2 for row in rows], queries)
+    times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
+    return rows + [*pairs] * times, number_of(len(pairs), name) + (f", {times} times each" if times > 1 else "")
 
 
 def questions_of_both(of_text: TextQuestions | None, of_pairs: TextQuestions | None) -> TextQuestions | None:
@@ -287,11 +293,8 @@ def add_written(
     pairs: list[TextRow] = [row[:2] for row, is_trained in zip(written, trained.tolist(), strict=True) if is_trained]
     queries = {normalised(query) for part in (questions.sets if questions else ()) for query in part.queries}
     pairs = [row for row in pairs if normalised(row[0]) not in queries]
-    rows = [row if len(row) > 1 else row * 2 for row in rows]
-    rows = rows_without(rows, queries)
-    times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
-    words = number_of(len(pairs), "written question") + (f", {times} times each" if times > 1 else "")
-    return rows + pairs * times, questions, words
+    rows, words = _with(rows, pairs, queries, "written question")
+    return rows, questions, words
 
 
 def _asked(written: Sequence[WrittenRow], numbers: Integers, out: Flags, documents: Sequence[Document]) -> QuestionSet:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from opencse.arrays import Floats, Integers, Vectors
-from opencse.documents.dev_choice import SavedQuestions, UserQueries, remove_questions
+from opencse.documents.dev_choice import QUESTIONS_FILE, SavedQuestions, UserQueries
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.retrieval.rankers import ByBoth, evenly
+from opencse.files import remove
 from opencse.model_folder.description import write_hybrid_weight
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import HybridWeight
@@ -269,4 +270,4 @@ def fit_with_model(
     if fitted is not None:
         write_hybrid_weight(folder, fitted.weight)
         progress.say(fitted.line(str(queries.metric)))
-    remove_questions(folder)
+    remove(folder / QUESTIONS_FILE)

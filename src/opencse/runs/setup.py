@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from opencse.arrays import Flags
-from opencse.documents.dev_choice import AUTO, Dev, DevChoice, without_trained
+from opencse.documents.dev_choice import AUTO, Dev, DevChoice
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.network import default_device, usable_device
@@ -56,7 +56,7 @@ from opencse.training.batches import Batches, sample_rows
 from opencse.training.callbacks import Callback
 from opencse.training.evaluations import probes_of, require_known, require_sound
 from opencse.training.schedule import FIRST, DataSet, MixingPlan, choose_chunks, plan_batches, seconds_per_step
-from opencse.training.selection import Selector
+from opencse.training.selection import Selector, TrainedTexts
 
 AUTO_LENGTH = 256
 """Most ids of a text that ``data.max_length=auto`` reads."""
@@ -301,10 +301,10 @@ class RunSetup:
 
     def _opened_selector(self) -> Selector | None:
         selector = Dev.of(self.dev).open(self.training_text)
-        if selector is None:
-            return None
+        if selector is None or not (texts := [*selector.forbidden_texts()]):
+            return selector
         rows = (row for one in self.texts for _, row in one.text.rows_with_documents())
-        selector, notes = without_trained(selector, rows)
+        selector, notes = selector.without(TrainedTexts.among(rows, texts))
         for line in notes:
             self.progress.say(line)
         return selector

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -324,30 +324,6 @@ def supported_own_pooling(about: Description) -> Pooling | None:
         return None
 
 
-class NewStart(Protocol):
-    """A start that the run writes to its own folder, instead of opening one that exists."""
-
-    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
-        """Writes the start to ``folder``.
-
-        Args:
-            source: the text of the run.
-            folder: created by this call.
-            seed: of all random numbers.
-            progress: receives decisions.
-
-        Raises:
-            UserError: for bad input, or a folder that cannot be written.
-        """
-
-    def require_same(self, folder: Path) -> None:
-        """Refuses to continue a run whose start, in ``folder``, is another one.
-
-        Raises:
-            UserError: if it is another.
-        """
-
-
 @dataclass(frozen=True)
 class NewBackbone:
     """A new BERT with random weights, and a vocabulary learned from the text.
@@ -421,6 +397,10 @@ class GivenEncoder:
         """Compares the weights and settings of the saved copy with those of the encoder object."""
         if fingerprint(SentenceEncoder.load(folder, device="cpu")) != fingerprint(self.encoder):
             raise UserError(f"{folder}: the run began with another encoder; pass that one, or choose another out")
+
+
+NewStart = NewBackbone | RenewedBackbone | GivenEncoder
+"""A start that the run writes to its own folder, instead of opening one that exists."""
 
 
 def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) -> str:

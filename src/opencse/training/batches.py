@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +12,6 @@ from opencse.errors import UserError
 from opencse.streams import Stream
 
 
-class Batches(Protocol):
-    """A plan of batches: gives the examples of a step, computed from the number of the step alone."""
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches in an epoch."""
-
-    @property
-    def batch_size(self) -> int:
-        """Examples in the largest batch."""
-
-    def batch(self, step: int) -> NDArray[np.int64]:
-        """The examples of ``step`` (from 0, counted over all epochs)."""
-
-
 class BatchPlan:
     """Plans batches of one size; each follows from the number of its step, so resuming needs no other state.
 
@@ -35,34 +19,25 @@ class BatchPlan:
         >>> plan = BatchPlan(examples=5, batch_size=2, seed=1)
         >>> plan.steps_per_epoch  # a last batch of one example has no negatives
         2
-        >>> sorted(plan.order(0).tolist()), len(plan.batch(0))
-        ([0, 1, 2, 3, 4], 2)
+        >>> len(plan.batch(0)), set(plan.batch(0)) & set(plan.batch(1))
+        (2, set())
 
     Args:
         examples: number of examples, at least 2.
-        batch_size: examples in a batch, at least 2.
+        batch_size: examples in a full batch, at least 2.
         seed: of the order, which has a random stream of its own: neither dropout nor augmentation changes it.
     """
 
     def __init__(self, examples: int, batch_size: int, seed: int) -> None:
         self.examples = examples
-        self._batch_size = min(batch_size, examples)
+        self.batch_size = min(batch_size, examples)
         self._order = lru_cache(maxsize=1)(lambda epoch: _permutation(seed, epoch, examples))
-
-    @property
-    def batch_size(self) -> int:
-        """Examples in a full batch."""
-        return self._batch_size
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches in an epoch; a last batch of a single example has no negatives and is left out."""
         full, rest = divmod(self.examples, self.batch_size)
         return full + (1 if rest > 1 else 0)
-
-    def order(self, epoch: int) -> NDArray[np.int64]:
-        """The examples of ``epoch`` (from 0) in the order they are visited."""
-        return self._order(epoch)
 
     def batch(self, step: int) -> NDArray[np.int64]:
         """The examples of ``step`` (from 0, counted over all epochs)."""
@@ -119,6 +94,10 @@ class TokenBatchPlan:
         batches = np.split(by_length, self._splits)
         order = np.random.default_rng([self._seed, Stream.BATCH, epoch]).permutation(len(batches))
         return [batches[i] for i in order]
+
+
+Batches = BatchPlan | TokenBatchPlan
+"""A plan of batches: gives the examples of a step, computed from the number of the step alone."""
 
 
 def _fitting(ordered: NDArray[np.int64], start: int, budget: int) -> int:
