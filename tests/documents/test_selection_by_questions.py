@@ -117,9 +117,3 @@ def test_a_text_that_asks_about_itself_is_not_believed_alone(monkeypatch: pytest
             assert ("from nowhere, in its words" in choice.verdict) == own_words
             told = choice.kept == "best" and guard is not None and change < 0
             assert ("queries in other words than your documents' may find less" in choice.verdict) == told
-    for own_words, best in ((True, 5), (False, 10)):
-        chooser = Fixed(own_words=own_words, guard=watch)
-        history = History({0: chooser.begin(as_encoder(10, 20, 30, 40))})
-        history.add(5, chooser.score(as_encoder(14, 20.5, 30, 40)))
-        history.add(10, chooser.score(as_encoder(16, 20, 30, 40)))
-        assert history.best_step == best, "what a text asks about itself counts as much as what is asked in other words"

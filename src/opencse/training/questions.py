@@ -430,15 +430,13 @@ class Questions(Selector):
         if self.language_guard is not None and before.similarities is not None and after.similarities is not None:
             agreement = self.language_guard.agreement(before.similarities, after.similarities)
         error = grouped_difference(before.questions, after.questions, self.units, self.kinds).error
-        value = float(after.questions.mean())
         return DevScore(
-            value,
+            float(after.questions.mean()),
             error=error if math.isfinite(error) else None,
             guard=general,
             guard_error=None if change is None else change.error,
             agreement=agreement,
             forgets=refused or self._moved_too_far(agreement),
-            both=value + general if self.own_words and general is not None else None,
             parts=self.parts(after.questions),
         )
 
@@ -451,9 +449,6 @@ class Questions(Selector):
     ) -> Choice:
         """Keeps the best trained step if it answers better than the start with either pooling; else the start.
 
-        Where a text asks in its own words, better is the sum with the general questions, which ask in other words:
-        nobody knows which of the two people ask like, and a step that gains less than noise in one can lose the other.
-
         The verdict names the measure, the gain with its interval, and what the questions cannot show.
         """
         del steps, is_worse
@@ -464,7 +459,7 @@ class Questions(Selector):
         with_own = ""
         if own_pooling is not None:
             with_own = f" (with its own pooling {own_pooling.pooling} {own_pooling.value:.2f})"
-        if not step or history.by_step[step].rank - start.rank <= before - start.value:
+        if not step or history.by_step[step].value <= before:
             untrained: Literal["start", "given"] = "given" if before > start.value else "start"
             scores = f"{measured}: start {start.value:.2f}{with_own}"
             return Choice(untrained, self._refusal(history, before, scores, start_kept(untrained, own_pooling)))
@@ -498,7 +493,7 @@ class Questions(Selector):
         step = max(filter(None, history.by_step), key=lambda step: history.by_step[step].value)
         best = history.by_step[step]
         scores = f"{measured}, best of training {best.value:.2f} at step {step:,}"
-        if best.value <= before:
+        if best.value <= before or not best.forgets:
             return f"{kept}: no trained encoder answers better ({scores})"
         if self._moved_too_far(best.agreement):
             why = f"moved too far: {self._similarities} agree to {best.agreement:.0f} % with the start's"

@@ -117,7 +117,6 @@ class DevScore:
         agreement: how well similarities of held-out texts agree with the start's
             (`opencse.training.questions`); None where the text is English, which questions guard.
         forgets: whether a guard refuses this encoder.
-        both: value and guard together, where a text asks in its own words; None elsewhere.
         parts: the values that ``value`` is the mean of, by name.
         share: of the trained weights, where they are averaged with the start's; 1 where they are not, 0 for the start's
             weights alone, with weights of tokens that the start lacks.
@@ -136,19 +135,13 @@ class DevScore:
     guard_error: float | None = None
     agreement: float | None = None
     forgets: bool = False
-    both: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
     share: float = 1.0
     cosines: Floats | None = field(default=None, repr=False, compare=False)
 
-    @property
-    def rank(self) -> float:
-        """What encoders are ranked by: the value, or ``both``."""
-        return self.value if self.both is None else self.both
-
     def beats(self, other: DevScore) -> bool:
-        """Whether this encoder is kept rather than the other: first the guard decides, then the rank."""
-        return (not self.forgets, self.rank) > (not other.forgets, other.rank)
+        """Whether this encoder is kept rather than the other: first the guard decides, then the value."""
+        return (not self.forgets, self.value) > (not other.forgets, other.value)
 
     def named(self, step: int) -> str:
         """What was scored at ``step``, for a verdict.
@@ -204,9 +197,9 @@ class History:
 
     @property
     def best_step(self) -> int:
-        """The earliest trained step with the highest rank among those that the guard accepts; 0 if there is none."""
+        """The earliest trained step with the highest value among those that the guard accepts; 0 if there is none."""
         trained = [step for step, score in self.by_step.items() if step and not score.forgets]
-        return max(trained, key=lambda step: (self.by_step[step].rank, -step), default=0)
+        return max(trained, key=lambda step: (self.by_step[step].value, -step), default=0)
 
     @property
     def without_gain(self) -> int:
