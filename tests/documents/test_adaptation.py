@@ -13,6 +13,7 @@ from helpers import Broken, Run, accepted, refused
 from opencse import SentenceEncoder, adapt
 from opencse.documents.adaptation import Adaptation, AdaptationSources, plan_adaptation
 from opencse.documents.advice import RECIPE
+from opencse.documents.dev_choice import Dev
 from opencse.errors import InterruptedRunError
 from opencse.model_folder.locate import BUILTIN
 from opencse.objective.terms import imitation
@@ -34,8 +35,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def planned(corpus: Path, *, pairs: Text | None = None, **options: Any) -> Adaptation:
-    return plan_adaptation(AdaptationSources(corpus=corpus, pairs=pairs), progress=Silent(), **options)
+def planned(corpus: Path, *, pairs: Text | None = None, dev: Any = "auto", **options: Any) -> Adaptation:
+    options |= {"dev": Dev.of(dev), "folder": corpus.parent / "out", "progress": Silent()}
+    return plan_adaptation(AdaptationSources(corpus=corpus, pairs=pairs), **options)
 
 
 @pytest.fixture

@@ -188,12 +188,13 @@ def _selection(run: RunSetup) -> str:
     if selector is None:
         averages = " (so there are no averages with the start)" if training.average_with_start != (1.0,) else ""
         return f"none: the last encoder is kept, and nothing shows whether it is better{averages}"
-    evaluated = "step" if training.evaluate_every == 1 else f"{training.evaluate_every} steps"
     of = {"first": "", "second": " of the second encoder", "better": " of both encoders"}
-    ends = ""
-    if training.patience is not None:
-        ends = f"; training ends after {number_of(training.patience, 'evaluation')} without gain"
-    return f"best{of[run.objective.saved_encoder]} on {selector.name} ({selector.size}), every {evaluated}{ends}"
+    evaluated = "after the last step"
+    if training.evaluate_every < run.steps:
+        evaluated = "every step" if training.evaluate_every == 1 else f"every {training.evaluate_every} steps"
+        if training.patience is not None:
+            evaluated += f"; training ends after {number_of(training.patience, 'evaluation')} without gain"
+    return f"best{of[run.objective.saved_encoder]} on {selector.name} ({selector.size}), {evaluated}"
 
 
 def _time(run: RunSetup, seconds_per_step: float) -> str:
@@ -225,6 +226,6 @@ def _bounded_settings(run: RunSetup) -> list[str]:
     if steps > 1 and run.selector is not None and training.evaluate_every >= steps:
         lines.append(
             f"training.evaluate_every = {training.evaluate_every:,} is not less than the {steps:,} steps: the last "
-            "step alone is evaluated"
+            f"step alone is evaluated; --set training.evaluate_every={max(1, steps // 4)} compares several"
         )
     return lines
