@@ -532,7 +532,9 @@ def texts_of(recipe: Recipe, text: TextSource, further: Sequence[TextSource | No
 def _text_for(objective: Objective, text: TextSource, scale: float | None) -> TextSource:
     """The text as an objective reads it: with the last column of each row as its label, or as documents."""
     if objective.label != "score" and scale is not None:
-        raise UserError("scale is the largest possible score, and this recipe reads no scores; leave it out")
+        raise UserError(
+            "data.scale (or a set's scale) is the largest possible score; this recipe reads none; leave it out"
+        )
     if isinstance(objective.view, DrawsTexts):  # its example is a document
         text = as_documents(text)
     return with_labels(text, objective.label, scale=scale)
