@@ -25,8 +25,6 @@ from opencse.documents.advice import (
 from opencse.documents.continuing import Growth, KnownDocuments
 from opencse.documents.dev_choice import (
     QUERIES,
-    SAMPLE,
-    TEXT,
     Dev,
     SavedQuestions,
     UserQueries,
@@ -240,13 +238,12 @@ def plan_adaptation(
             progress.say(on_words)
         selected_by = Dev.of(material.questions.guarded())
     elif by_text:
-        _require_graded(source, dev)
+        selected_by = dev.of_small(source)
         clause = _of_other_language(documents)
         progress.say(
             f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "
             "questions; if you have queries with their relevant documents, select by them with --dev FOLDER"
         )
-        selected_by = Dev.of(SAMPLE)
     added = ", written questions" * bool(written) + " and given pairs" * bool(pairs)
     text = GivenTexts(tuple(material.rows), f"{source}, {material.kind}{added}")
     if selected_by.kind != QUERIES:
@@ -298,21 +295,3 @@ def _presets(
     }
     presets = [preset for preset, does in suits.items() if does and preset not in presets_of_user]
     return ":".join(presets) or None
-
-
-def _require_graded(source: str, dev: Dev) -> None:
-    """Refuses to select by graded pairs, the only data left, where the user requested something else.
-
-    Raises:
-        UserError: naming the fix.
-    """
-    if dev.kind == TEXT:
-        raise UserError(
-            f"{source}: too small to hold documents out and ask {FEWEST} questions about them; select by "
-            "something else: --dev with graded pairs, or with a folder of queries and documents"
-        )
-    if dev.measure is not None:
-        raise UserError(
-            f"{source}: too small to hold documents out, so graded pairs select, and --metric does not apply to "
-            "them; leave it out, or select by a folder of queries and documents (--dev)"
-        )

@@ -44,10 +44,12 @@ class UserQueries(Questions):
 
     Attributes:
         task: queries, documents and judgements.
+        split: the name of the judgements: ``dev``, ``train`` or ``test``.
         keep_identical_ids: rank a document that is the query, by id and text, also where it is not judged relevant.
     """
 
     task: RetrievalTask
+    split: str = "dev"
     keep_identical_ids: bool = False
     own_words = False  # people asked them
     unknown = "the model was selected by these same queries, so other queries may gain a little less"
@@ -64,12 +66,12 @@ class UserQueries(Questions):
         tasks = load_retrieval(folder, split=split).tasks
         if len(tasks) != 1:
             raise UserError(f"{folder}: holds {len(tasks)} data sets; name the folder of one to select by")
-        return cls(next(iter(tasks.values())), keep_identical_ids, metric=measure or Measure())
+        return cls(next(iter(tasks.values())), split, keep_identical_ids, metric=measure or Measure())
 
     @property
     def name(self) -> str:
         """Their name, for the user."""
-        return f"the queries of {self.task.name}"
+        return f"the {self.split} queries of {self.task.name}"
 
     @property
     def source(self) -> str:
@@ -270,7 +272,10 @@ class Dev:
         word, _, folder = str(dev).partition(":")
         if isinstance(dev, str) and word == TRANSFER:
             if not folder:
-                raise UserError("--dev transfer needs the folder of the tasks: --dev transfer:FOLDER")
+                raise UserError(
+                    "--dev transfer needs the folder of the tasks: --dev transfer:FOLDER; "
+                    "a folder called transfer is ./transfer"
+                )
             return cls(TRANSFER, Path(folder), measure)
         return cls(QUERIES if is_folder(dev) else PAIRS, Path(dev), measure, keep_identical_ids)
 
@@ -289,6 +294,19 @@ class Dev:
             require_tasks(self.source)
         elif isinstance(self.source, Path) and self.kind == PAIRS:
             require_file(self.source)
+
+    def of_small(self, name: str) -> Dev:
+        """What selects where the text ``name`` is too small to be asked: the built-in graded pairs.
+
+        Raises:
+            UserError: where the user named ``text``.
+        """
+        if self.kind == TEXT:
+            raise UserError(
+                f"{name}: too small to hold a share out and ask {FEWEST} questions about it; select by something else: "
+                "--dev with graded pairs, or with a folder of queries and documents"
+            )
+        return replace(self, kind=SAMPLE)
 
     def queries(self) -> UserQueries:
         """Reads the folder of queries.
@@ -325,13 +343,7 @@ class Dev:
                     "--dev with graded pairs, or with a folder of queries and documents"
                 )
             questions = None if text.label else text_questions(text.read(), self.measure)
-            if questions is not None:
-                return questions.guarded()
-            if self.kind == TEXT:
-                raise UserError(
-                    f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; select by "
-                    "something else: --dev with graded pairs, or with a folder of queries and documents"
-                )
+            return self.of_small(text.name).open(text) if questions is None else questions.guarded()
         if self.measure is not None:
             raise UserError(
                 f"--metric {self.measure} needs questions (--dev text, or --dev with a folder of queries), not graded "
