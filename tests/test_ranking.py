@@ -112,6 +112,10 @@ def test_measures_equal_their_definitions(levels: list[int], unranked: list[int]
 def test_metrics_by_name() -> None:
     assert Measure.parse("nDCG@10") == Measure("ndcg", 10)
     assert str(Measure.parse("mrr@5")) == "MRR@5"
+    for name, values in (("ndcg@3", [100, 50, 0]), ("mrr@3", [100, 100 / 3, 0]), ("recall@3", [100, 100, 0])):
+        measure = Measure.parse(name)
+        assert measure.of_ranks(np.array([1, 3, 4])) == pytest.approx(values)
+        assert [measure.of_ranking([0] * (rank - 1) + [1], [1]) for rank in (1, 3, 4)] == pytest.approx(values)
     for wrong in ("ndcg", "map@10", "recall@0"):
         with pytest.raises(UserError, match="known: ndcg@K"):
             Measure.parse(wrong)

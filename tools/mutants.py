@@ -109,8 +109,9 @@ def main() -> None:
     for file, number, node in chosen:
         line = getattr(node, "lineno", 0)
         reached = covered.contexts_by_lineno(str(file)).get(line, [])
-        tests = sorted({context.split("|")[0] for context in reached if context})
-        where = f"{file.relative_to(work / 'src')}:{line}: {ast.unparse(node).splitlines()[0]}"
+        tests = sorted({context.rsplit("|", 1)[0] for context in reached if context})
+        was, is_now = (ast.unparse(one).splitlines()[0] for one in (node, changed(node)))
+        where = f"{file.relative_to(work / 'src')}:{line}: {was} -> {is_now}"
         if not tests:
             unreached += 1
             print(f"not reached  {where}", flush=True)

@@ -143,7 +143,9 @@ def test_settings_may_be_a_dictionary() -> None:
     assert cooked(settings=["stove.heat=2.5"])["settings"] == ["stove.heat=2.5"]
 
 
-def test_unknown_options_and_trust_by_a_word_are_refused() -> None:
+def test_what_the_system_refuses_unknown_options_and_trust_by_a_word() -> None:
+    with pytest.raises(UserError, match="choose a shorter name"):
+        opencse.check("x" * 300 + ".txt")
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'liters'"):
         boil("water", liters=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="trust_remote_code is True or False"):

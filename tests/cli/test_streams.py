@@ -341,17 +341,19 @@ def test_what_a_terminal_would_obey_is_shown(text: str, shown: str) -> None:
 
 
 @pytest.mark.slow
-def test_texts_and_names_of_the_commands(tiny_folder: Path, tmp_path: Path, small_sts: Path, opencse: Run) -> None:
+def test_texts_and_names_of_the_commands(tiny_folder: Path, tmp_path: Path, opencse: Run) -> None:
     folder = tmp_path / f"m[/x]{HOSTILE}"  # rich would take [/x] for the end of a style
     folder.parent.mkdir()
     folder.symlink_to(tiny_folder)
     text = tmp_path / "text.txt"
     text.write_text(f"{HOSTILE} one\n{HOSTILE} one\ntwo\nthree\n", encoding="utf-8")
+    shutil.copy(text, tmp_path / "my.toml")
     for command in (
+        ["recipes", "show", "simcse", "--set", f"title={HOSTILE}"],
+        ["recipes", "show", tmp_path / "my.toml", "--source"],
         ["similarity", folder, "two", HOSTILE],
         ["nearest", folder, "--corpus", text, "-q", HOSTILE],
         ["check", text, "--model", folder],
-        ["evaluate", folder, "--data", small_sts, "--tasks", "sts12"],
         ["encode", folder, text, "-o", tmp_path / f"{HOSTILE}.npy"],
     ):
         out, err = accepted(opencse(*command))

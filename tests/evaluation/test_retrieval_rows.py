@@ -60,10 +60,10 @@ def test_hybrid_rows_rank_as_an_index_does(
     assert len(index) > 400
     both = ByBoth(weight, TaskKeywords(language), mini.split)
     embedded = Retrieval(ranker=both).embed(mini, [task])
-    hits = index.search(task.queries, 20, hybrid=True, hybrid_weight=weight)
+    hits = index.search(task.queries, 60, hybrid=True, hybrid_weight=weight)
     expected = [[hit.id for hit in of_query] for of_query in hits]
-    assert [[task.document_ids[row] for row in rows] for rows in both.first(task, embedded, 20)] == expected
-    whole = ByVectors().first(task, Retrieval().embed(mini, [task]), 20)
+    assert [[task.document_ids[row] for row in rows] for rows in both.first(task, embedded, 60)] == expected
+    whole = ByVectors().first(task, Retrieval().embed(mini, [task]), 60)
     assert [[task.document_ids[row] for row in rows] for rows in whole] != expected
 
 

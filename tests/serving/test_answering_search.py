@@ -35,7 +35,8 @@ async def test_search_matches_brute_force(serve: Serve, offline: SentenceEncoder
         least = float(np.sort(scores[0])[-3])
         few = await client.post("/search", json={"query": queries[0], "k": 50, "threshold": least - 1e-6})
         assert len(few.json()["data"][0]["hits"]) == 3
-        for where in ({"half": 1}, {"half": [1]}, {"half": {">=": 1}}):
+        odd = {"id": [f"s{i}" for i in range(1, 120, 2)]}
+        for where in ({"half": 1}, {"half": [1]}, {"half": {">=": 0.5, "!=": None}}, {"half": {"!=": [0, None]}}, odd):
             half = (await client.post("/search", json={"query": queries[0], "k": 200, "where": where})).json()
             assert len(half["data"][0]["hits"]) == 60
             assert {hit["metadata"]["half"] for hit in half["data"][0]["hits"]} == {1}
