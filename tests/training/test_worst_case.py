@@ -89,7 +89,7 @@ def test_a_worst_case_of_no_size_is_the_plain_run_bit_for_bit(
 @pytest.fixture
 def batches(encoder: SentenceEncoder, sentences: list[str]) -> list[StepInputs]:
     keys = torch.arange(N).unsqueeze(1).repeat(1, 2)
-    rows = [sentences[start : start + N] * 2 for start in (0, N, 2 * N)]
+    rows = [sentences[start : start + N] * 2 for start in (0, N)]
     padded = [encoder.tokenizer.pad(encoder.tokenize(texts)) for texts in rows]
     return [StepInputs(tokens, N, keys, noise_seed=3 + number) for number, tokens in enumerate(padded)]
 
@@ -130,7 +130,7 @@ def test_the_gradient_is_the_mean_of_the_batches(
     outcome = step.gradients(batches)[1]
     assert close(gradients(encoder), expected, 1e-5 if precision == "float32" else 0.02)
     for name, value in (outcome.losses | outcome.report).items():
-        mean = sum(float((one.losses | one.report)[name]) for one in alone) / 3
+        mean = sum(float((one.losses | one.report)[name]) for one in alone) / 2
         assert float(value) == pytest.approx(mean, rel=1e-3), name
 
 
