@@ -44,9 +44,10 @@ bench-quick: $(VENV)/.installed-dev  ## whether training, encoding, the loss or 
 record: $(VENV)/.installed-dev  ## the recorded numbers anew, where they should move
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m recorded --write
 
+# Python keeps the tests as pytest rewrites them, which takes each worker seconds, for the next run.
 test: $(VENV)/.installed-dev  ## the whole test suite; SEED=2 runs it in another order
 	@$(BIN)/python -m compileall -q src  # once, for the hundred processes that the tests start, also where Python keeps nothing
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) $(ORDER)
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(SPREAD) $(ORDER)
 
 fuzz: $(VENV)/.installed-dev  ## the property tests on new random examples, TIMES=20 as many as usual
 	OPENCSE_FUZZ=$(TIMES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) -m hypothesis --timeout 0

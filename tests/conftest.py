@@ -14,13 +14,13 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 import devices  # noqa: F401  # before anything imports Triton
 from chat_servers import ChatRule, chat_server
@@ -31,14 +31,17 @@ from helpers import Run, filled, write_small_sts, write_tiny_bert
 from opencse.analysis import figures
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.numpy_models import WordMeans
+from opencse.search import hybrid
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 from opencse.training import schedule
 from opencse.training.questions import Guard
 
-EVERY_GENERAL_QUESTION = Guard.built_in
-TIMED_FOR_USERS = {name: getattr(schedule, name) for name in ("_WARM_UP", "_TIMED")}
+IN_FULL = [
+    (where, name, getattr(where, name))
+    for where, name in ((Guard, "built_in"), (hybrid, "_EVERY"), (schedule, "_WARM_UP"), (schedule, "_TIMED"))
+]
 STARTED = time.time()
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -47,13 +50,21 @@ load_profile()
 
 @pytest.hookimpl(tryfirst=True)  # before another order is asked for (make test SEED=2)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of which every test is slow come first, so that no worker waits at the end for one of them."""
-    quick = {item.path for item in items if item.get_closest_marker("slow") is None}
-    items.sort(key=lambda item: item.path in quick)
+    """Files with a slow test come first, so that no worker waits at the end for one of them."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection() -> None:
+    """The garbage collector rests during the imports, and then passes over what they made.
+
+    Going through it took a fifth of the suite's time.
+    """
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """The garbage collector passes over what the imports made: going through it took a fifth of the suite's time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -105,54 +116,45 @@ def rule() -> Iterator[ChatRule]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def units() -> Iterator[None]:
-    """Where torch was told to compute as an older processor does (`make test-portable`), it reports no bf16 unit."""
+def in_short() -> Iterator[None]:
+    """What every run and every index does, with less of it.
+
+    - Nobody pulls the plug while tests run: what `os.fsync` waits for is not seen by any process that goes on. Tests of
+      what happens before and after the call, or when it fails, put their own in its place.
+    - Of the built-in general questions 150 are asked by every evaluation of a run, and 98 by every index.
+    - The plan of a run times one step.
+
+    Where torch was told to compute as an older processor does (`make test-portable`), it reports no bf16 unit.
+    """
+    questions = functools.cache(lambda cls: Guard.of_pairs(Source(str(sample.PAIRS)).read().rows[:150]))
     with pytest.MonkeyPatch.context() as patch:
         if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2"):
             without = {name: has for name, has in torch.cpu.get_capabilities().items() if "bf16" not in name}
             patch.setattr(torch.cpu, "get_capabilities", lambda: without)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """Nobody pulls the plug while tests run: what `os.fsync` waits for is not seen by any process that goes on.
-
-    Tests of what happens before and after the call, or when it fails, put their own in its place.
-    """
-    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def fewer_general_questions() -> Iterator[None]:
-    """Of the built-in general questions 150 are asked, by every evaluation of a run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Guard, "built_in", classmethod(lambda cls: _first_general_questions()))
+        patch.setattr(hybrid, "_EVERY", 16)
+        patch.setattr(Guard, "built_in", classmethod(questions))
+        patch.setattr(schedule, "_WARM_UP", 0)
+        patch.setattr(schedule, "_TIMED", 1)
+        patch.setattr(WordMeans._digest, "func", _hashed_once())
         yield
 
 
 @pytest.fixture(autouse=True)
 def as_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All general questions, and figures that are drawn, where a test is marked so.
+    """As many questions and timed steps as a user has, and figures that are drawn, where a test is marked so.
 
     Drawing takes most of the time of a short run with a report.
     """
-    if request.node.get_closest_marker("every_general_question") is not None:
-        monkeypatch.setattr(Guard, "built_in", EVERY_GENERAL_QUESTION)
+    for where, name, value in IN_FULL if request.node.get_closest_marker("in_full") is not None else ():
+        monkeypatch.setattr(where, name, value)
     if request.node.get_closest_marker("drawn") is None:
         monkeypatch.setattr(figures, "to_svg", lambda figure, legend=None: '<svg role="img"></svg>')
+        monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
 
 
-@cache
-def _first_general_questions() -> Guard:
-    return Guard.of_pairs(Source(str(sample.PAIRS)).read().rows[:150])
-
-
-@pytest.fixture(scope="session", autouse=True)
-def hashed_once() -> Iterator[None]:
-    """The built-in encoder's numbers, which hundreds of commands hash, are hashed once in a test session.
+def _hashed_once() -> Callable[[WordMeans], str]:
+    """Hashes the built-in encoder's numbers, as hundreds of commands do, once in a test session.
 
     What was hashed before is known by a checksum of all its numbers, which takes a tenth of the time.
     """
@@ -168,25 +170,7 @@ def hashed_once() -> Iterator[None]:
             known[key] = digest(words)
         return str(known[key])
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WordMeans._digest, "func", remembered)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def few_timed_steps() -> Iterator[None]:
-    """The plan of a run times three steps; `test_pace` times as many as a user's does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "_WARM_UP", 1)
-        patch.setattr(schedule, "_TIMED", 2)
-        yield
-
-
-@pytest.fixture
-def timed_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan of a run times as many steps as a user's."""
-    for name, steps in TIMED_FOR_USERS.items():
-        monkeypatch.setattr(schedule, name, steps)
+    return remembered
 
 
 @pytest.fixture(scope="session")

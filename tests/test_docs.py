@@ -66,6 +66,8 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "train corpus.txt": "train corpus.txt --set training.max_steps=2",
     "training.batch_size=4096 --set training.chunk=256": "training.batch_size=64 --set training.chunk=16",
     "--dev sample": "--dev sample --set training.max_steps=2",
+    "list(csv.reader(stream))[1:]": "list(csv.reader(stream))[1:200]",
+    "training.max_steps=10": "training.max_steps=2",
 }
 
 
@@ -115,9 +117,11 @@ def blocks(document: str, language: str) -> list[str]:
 
 
 def commands(block: Block) -> list[str]:
-    """The ``opencse`` commands of a shell block, shortened."""
+    """The ``opencse`` commands of a shell block, shortened and without reports (tests/runs/test_report.py)."""
     lines = [line for line in commands_of(block.code, "opencse") if not line.startswith(ENDLESS)]
-    return [without_second_limit(shortened(line)) for line in lines]
+    return [
+        re.sub("^opencse (train|adapt) ", r"\g<0>--no-report ", without_second_limit(shortened(line))) for line in lines
+    ]
 
 
 def shortened(code: str) -> str:
@@ -190,7 +194,6 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
 def test_every_block_says_its_language_and_few_are_not_run() -> None:
     pages = [block for page in READ for block in BLOCKS[page]]
     assert [str(block) for block in pages if block.language not in LANGUAGES and block.page not in FORMULAS] == []
@@ -218,7 +221,7 @@ def piped(text: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [pytest.param("README.md", marks=pytest.mark.drawn), *READ[1:]])
+@pytest.mark.parametrize("page", READ)
 def test_a_reader_can_do_what_a_page_shows(
     page: str,
     tmp_path: Path,
@@ -262,7 +265,6 @@ def test_a_reader_can_do_what_a_page_shows(
         assert TEMPLATE in TEXTS[page]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", TEXTS)
 def test_shell_blocks_are_sound(page: str) -> None:
     """The shell can read them; every command, option, recipe, setting, script and make target in them exists."""
@@ -314,7 +316,6 @@ def require_options(line: str, *, whole: bool) -> None:
             resolve_recipe(recipe, overrides=parsed.get("set_") or [] if "static" not in words else [])
 
 
-@pytest.mark.slow
 def test_the_table_of_starts_is_what_was_measured() -> None:
     """Each score of the README is in the results, in a row of its collection; the means are right, in the guide too."""
     table = [line.split(" | ") for line in TEXTS["README.md"].splitlines() if line.startswith(("| `", "| adapted"))]
@@ -340,7 +341,6 @@ def test_the_table_of_starts_is_what_was_measured() -> None:
     assert [mean for row in guide[:3] for mean in row if mean != "-"] == means
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", ["docs/how-it-works.md", "docs/guides/parts.md", "CONTRIBUTING.md"])
 def test_files_that_a_page_names_exist(page: str) -> None:
     """A path such as `objective/losses/` is below the package, one that begins with src or tests below the root."""
@@ -350,7 +350,6 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     ] == []
 
 
-@pytest.mark.slow
 def test_the_container_copies_what_is_there_and_its_command_exists() -> None:
     lines = (ROOT / "Containerfile").read_text().splitlines()
     copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
@@ -373,7 +372,6 @@ def of_the_command_line(words: list[str]) -> tuple[Any, list[str]]:
     return command, rest
 
 
-@pytest.mark.slow
 def test_links_lead_somewhere() -> None:
     for document, text in TEXTS.items():
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):

@@ -31,6 +31,7 @@ def names() -> dict[str, object]:
     return shown
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_a_module(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

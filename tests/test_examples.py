@@ -46,6 +46,7 @@ def job(model: Path, recipe: str = str(EXAMPLE / "between.toml")) -> Run:
     return Run(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
 
 
+@pytest.mark.slow
 def test_parts_of_an_installed_package_train_and_resume(installed: Path, tiny_folder: Path, tmp_path: Path) -> None:
     assert find("negatives", "between").__module__ == "more_parts"
     assert str(installed) in str(sys.modules["more_parts"].__file__)

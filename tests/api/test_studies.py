@@ -14,7 +14,7 @@ from opencse.errors import UserError
 from opencse.studies.comparison import Comparison, at_an_end
 from opencse.studies.study import StudyRecord, Variant, folder_name, parse_grid
 
-QUICK = ["training.max_steps=1", "training.precision=float32", "encoder.pooling=mean"]
+QUICK = ["training.max_steps=1", "training.precision=float32", "encoder.pooling=mean", "encoder.layers=1"]
 
 
 TEXTS = ["The kettle boils.", "Snow fell on the hills."]

@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from forked import Forks
 from helpers import Run, accepted
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
@@ -156,7 +154,7 @@ def test_folders_that_cannot_be_used(source: Source, tmp_path: Path, encoder: Se
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_killed_at_any_moment_it_ends_with_the_same_folder(
-    tmp_path: Path, tiny_folder: Path, encoder: SentenceEncoder, one_thread: None
+    tmp_path: Path, tiny_folder: Path, encoder: SentenceEncoder, one_thread: None, forked: Forks
 ) -> None:
     """Two processes, killed once; `benchmarks/scale.py kills` does it at 20 random moments."""
     path = tmp_path / "long.txt"
@@ -165,19 +163,15 @@ def test_killed_at_any_moment_it_ends_with_the_same_folder(
     encode_folder(source, whole, EncodingSettings(model=encoder), shard_rows=40)
     script = tmp_path / "script.py"
     script.write_text(
-        "import sys\nimport opencse\nif __name__ == '__main__':\n"
+        "import os\nimport sys\nimport opencse\nif __name__ == '__main__':\n    os.setsid()\n"
         "    opencse.encode(*sys.argv[1:], pooling='mean', device='cpu', shard_rows=40, processes=2)\n"
     )
-    running = subprocess.Popen(
-        [sys.executable, script, tiny_folder, path, out],
-        env={**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(sys.path)},
-        start_new_session=True,
-    )
+    running = forked.start(tiny_folder, path, out, program=script)
     journal = out / "shards.jsonl"
     while running.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 5):
         time.sleep(0.002)
     assert "another process is writing there" in told(source, out, encoder, shard_rows=40)
-    os.kill(running.pid, signal.SIGKILL)  # this one alone: its processes end by themselves
+    running.kill()  # this one alone: its processes end by themselves
     running.wait()
     assert 5 < len(content(out)) < 42
     deadline = time.monotonic() + 60

@@ -72,7 +72,7 @@ def test_python_dash_m_is_the_command() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.every_general_question
+@pytest.mark.in_full
 def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
     out, text = tmp_path / "o", tmp_path / "text.txt"  # other texts than the sample's, of which the questions are
     lines = Path(sample.TRAIN).read_text().splitlines()

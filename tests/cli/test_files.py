@@ -33,7 +33,7 @@ def sentences_of(path: Path, made: Made) -> tuple[str, ...]:
     return ("--fields", "Title,TEXT" if b"TEXT" in made.content[:40] else "title,text")
 
 
-PLAN = ("--dry-run", "--dev", "none", "--device", "cpu")
+PLAN = ("--dry-run", "--dev", "none", "--device", "cpu", "--model", "opencse-mini")
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -72,7 +72,7 @@ def test_what_a_file_does_not_say_is_an_option(
     path.write_text(content)
     for command in (
         ("check", path),
-        ("adapt", path, "--out", tmp_path / "o", "--dry-run", "--dev", "none"),
+        ("adapt", path, "--out", tmp_path / "o", *PLAN),
         ("train", path, *(("--fields", "title,text") * (name == "a.tsv")), "--out", tmp_path / "o", "--dry-run"),
     ):
         out, err = accepted(opencse(*command, option))
@@ -155,8 +155,8 @@ def test_every_command_that_check_suggests_runs(
     assert commands
     for command in commands:
         words = shlex.split(command)
-        short = ["--dry-run", "--device", "cpu"] if words[1] in ("adapt", "train") else []
-        accepted(opencse(*words[1:], *short))
+        short = PLAN if words[1] in ("adapt", "train") else ()
+        accepted(opencse(words[1], *short, *words[2:]))
     assert any(" static " in command for command in commands) == (name == "foreign")
 
 

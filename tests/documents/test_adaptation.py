@@ -108,6 +108,7 @@ def test_a_teacher_reads_each_text_once_and_is_imitated_by_a_resumed_run_too(
         "training.evaluate_every=10",
         "training.batch_size=16",
         "objective.negatives=[]",
+        "encoder.layers=1",
     ]
     settings += ["training.checkpoint_every=2", "training.learning_rate=0.003", "training.log_every=1"]
     how: dict[str, Any] = {"model": tiny_folder, "teacher": "opencse-mini", "settings": settings}

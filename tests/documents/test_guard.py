@@ -28,7 +28,7 @@ def test_what_is_lost_beyond_noise_is_refused_and_some_is_tolerated_for_what_peo
         assert watch.refuses(change, own_words=False) == by_people
 
 
-@pytest.mark.every_general_question
+@pytest.mark.in_full
 @pytest.mark.slow
 def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:
     chosen = Dev.of("text").open(Source(str(sample.TRAIN)))

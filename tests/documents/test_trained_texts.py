@@ -17,7 +17,7 @@ from opencse.text.scripts import normalised
 from opencse.training.questions import Guard, Questions
 from opencse.training.selection import GradedPairSelector, TrainedTexts
 
-pytestmark = pytest.mark.every_general_question
+pytestmark = pytest.mark.in_full
 
 PAIRS = Source(str(sample.PAIRS)).read().rows
 

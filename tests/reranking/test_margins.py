@@ -86,6 +86,7 @@ def test_only_what_is_needed_is_scored() -> None:
     assert scorer.count == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pick", ["hardest", "random"])
 def test_mined_rows_have_margins_and_train_a_student(
     folder: Path, cross_encoder: Path, tmp_path: Path, pick: str

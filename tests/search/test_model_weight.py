@@ -15,6 +15,8 @@ from opencse.search.index import Index
 from opencse.text import sample
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.in_full
+
 ENGLISH = ["The kettle is in the kitchen, and it was there when we had our tea with the others."] * 3
 
 

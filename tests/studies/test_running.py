@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from opencse.studies.comparison import compare, reproduced
 from opencse.studies.running import read_arrays, run_study
 from opencse.studies.study import RunSpec, Study, StudyRecord, SuiteChoice
 from opencse.training.step import Step
+
+Finished = tuple[Study, list[StudyRecord]]
 
 
 def by_run(records: list[StudyRecord]) -> dict[tuple[str | None, int | None], dict[str, float]]:
@@ -66,10 +69,9 @@ def test_further_seeds_of_dropout_keep_every_run(study: Study) -> None:
 
 @pytest.mark.slow
 def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    study: Study, finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = replace(study, settings=(*study.settings, "training.checkpoint_every=1"))
-    whole = by_run(run_study(replace(study, out=tmp_path / "whole")))
     calls: list[int] = []
     gradients = Step.gradients
 
@@ -83,18 +85,22 @@ def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
     with pytest.raises(InterruptedRunError):
         run_study(study)
     assert len(list(study.out.rglob("record.json"))) == 2, "the start and the first run"
-    assert by_run(run_study(study)) == whole
+    assert by_run(run_study(study)) == by_run(finished[1])
     assert len(calls) == 5 + 2 + 6, "the second run went on after its first step"
 
 
 @pytest.mark.slow
-def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
-    one = by_run(run_study(study))
+def test_several_processes_give_the_same(study: Study, finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes are forked from one that has made the imports, which take longer than the runs."""
+    parent = multiprocessing.get_context("forkserver")
+    parent.set_forkserver_preload([running.__name__, "transformers.models.bert.modeling_bert"])
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: parent)
+    one = by_run(finished[1])
     told = Heard()
-    two = by_run(run_study(replace(study, out=tmp_path / "parallel"), workers=2, progress=told))
-    finished = [line for line in told.said if line.startswith("run ")]
-    assert len(finished) == len(list(study.runs()))
-    assert finished[-1].startswith(f"run {len(finished)} of {len(finished)}: ")
+    two = by_run(run_study(study, workers=2, progress=told))
+    ended = [line for line in told.said if line.startswith("run ")]
+    assert len(ended) == len(list(study.runs()))
+    assert ended[-1].startswith(f"run {len(ended)} of {len(ended)}: ")
     assert one.keys() == two.keys()
     for run, results in one.items():
         assert two[run] == pytest.approx(results, abs=0.5), "threads differ, so rounding may"
@@ -124,8 +130,8 @@ def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path:
 
 
 @pytest.mark.slow
-def test_every_run_leaves_a_record_that_tells_all(study: Study, small_sts: Path) -> None:
-    records = run_study(study)
+def test_every_run_leaves_a_record_that_tells_all(finished: Finished, small_sts: Path) -> None:
+    study, records = finished
     assert [(r.recipe, r.seed) for r in records] == [
         (None, None), ("simcse", 1), ("esimcse-repetition", 1), ("simcse", 2), ("esimcse-repetition", 2),
     ]  # fmt: skip
@@ -154,7 +160,7 @@ def test_a_start_is_judged_as_training_begins_and_as_it_was_given(
     study: Study, tiny_folder: Path, tmp_path: Path
 ) -> None:
     """A folder with mean pooling of its own, trained at [CLS] by one recipe, by its mean by another."""
-    folder, settings = tmp_path / "own", study.settings[:-1]
+    folder, settings = tmp_path / "own", study.settings[:-2]
     SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(folder)
     study = replace(study, starts=[str(folder)], seeds=[1], recipes=["simcse", "simcse:first-last"], settings=settings)
     assert [str(reading) for reading in study.readings(str(folder))] == ["as given, mean", "untrained, first_last_0"]
@@ -239,7 +245,7 @@ def test_an_untrained_row_trains_nothing(published_study: Study, small_sts: Path
     records = run_study(study)
     assert [record.recipe for record in records] == [None]
     assert not (published_study.out / "runs").exists()
-    start = open_model(SentenceEncoder.load(published_study.starts[0], pooling="mean"))
+    start = open_model(SentenceEncoder.load(published_study.starts[0], pooling="mean", layers=1))
     model = refitted_each_call(start, "whitening")
     wanted = suite_named("sts").open(small_sts, how).evaluate(model).values()
     assert reproduced(records)["sts.average"].mean == pytest.approx(wanted["sts.average"])

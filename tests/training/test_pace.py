@@ -19,9 +19,7 @@ from opencse.text.readers import Source
 from opencse.training.schedule import seconds_per_step
 from opencse.training.settings import TrainingSettings
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.usefixtures("timed_as_for_users")
+pytestmark = pytest.mark.in_full
 
 QUICK = (
     "training.batch_size=8",

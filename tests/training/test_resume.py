@@ -29,6 +29,7 @@ SETTINGS = (
     "training.learning_rate=1e-3",
     "training.precision=float32",
     "encoder.pooling=mean",
+    "encoder.layers=1",
     'objective.terms=[{kind="mlm"}]',
 )
 
