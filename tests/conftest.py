@@ -126,14 +126,14 @@ def in_short() -> Iterator[None]:
 
     Where torch was told to compute as an older processor does (`make test-portable`), it reports no bf16 unit.
     """
-    questions = functools.cache(lambda cls: Guard.of_pairs(Source(str(sample.PAIRS)).read().rows[:150]))
+    questions = functools.cache(lambda: Guard.of_pairs(Source(str(sample.PAIRS)).read().rows[:150]))
     with pytest.MonkeyPatch.context() as patch:
         if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2"):
             without = {name: has for name, has in torch.cpu.get_capabilities().items() if "bf16" not in name}
             patch.setattr(torch.cpu, "get_capabilities", lambda: without)
         patch.setattr(os, "fsync", lambda descriptor: None)
         patch.setattr(hybrid, "_EVERY", 16)
-        patch.setattr(Guard, "built_in", classmethod(questions))
+        patch.setattr(Guard, "built_in", classmethod(lambda cls: questions()))
         patch.setattr(schedule, "_WARM_UP", 0)
         patch.setattr(schedule, "_TIMED", 1)
         patch.setattr(WordMeans._digest, "func", _hashed_once())
