@@ -23,6 +23,7 @@ from opencse.text import sample
 from opencse.text.documents import read_documents
 from opencse.text.given import Text
 
+PAIRS = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
 
 
@@ -149,7 +150,7 @@ def test_the_command(opencse: Run, text: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> None:
     table = tmp_path / "pairs.csv"
-    table.write_text("question,answer\n" + "".join(f"what is {n} made of,it is made of {n} parts\n" for n in range(30)))
+    table.write_text("question,answer\n" + "\n".join(map(",".join, PAIRS[:30])))
     given = ["--pairs", table, "--columns", "question,answer"]
     sets = [part for setting in QUICK for part in ("--set", setting)]
     _, err = accepted(opencse("adapt", text, "-o", tmp_path / "out", "-m", BUILTIN, "--no-report", *given, *sets))
@@ -163,40 +164,38 @@ def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path, text: Path) -> None:
-    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
     def rows_of(dev: Any) -> tuple[set[tuple[str, ...]], bool]:
-        adaptation = planned(text, model=str(tiny_folder), dev=dev, pairs=pairs)
+        adaptation = planned(text, model=str(tiny_folder), dev=dev, pairs=PAIRS)
         return {*adaptation.text.rows}, adaptation.known.asked
 
     rows, asked = rows_of("auto")
     assert asked
-    assert len(rows & {*pairs}) < 600
+    assert len(rows & {*PAIRS}) < 600
     for dev in (None, "none", "sample", [(0.5, "one", "two"), (1.0, "one", "one")]):
         every, asked = rows_of(dev)
-        assert {*pairs} < every
+        assert {*PAIRS} < every
         assert len(every) > len(rows)
         assert not asked
 
 
 @pytest.mark.slow
 def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path, text: Path) -> None:
-    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
     def read(model: str, settings: Sequence[str] = (), **options: Any) -> int | str:
         preset = planned(text, model=model, **options).preset
         return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.data.max_length
 
-    assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
-    assert read(str(tiny_folder), pairs=pairs[:30]) == 64, "few pairs must not make a run several times slower"
-    assert [read(BUILTIN), read(BUILTIN, pairs=pairs)] == [64, 64]
-    assert read(str(tiny_folder), pairs=pairs, settings=["data.max_length=32"]) == 32
+    assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=PAIRS)] == [64, "auto"]
+    assert read(str(tiny_folder), pairs=PAIRS[:30]) == 64, "few pairs must not make a run several times slower"
+    assert [read(BUILTIN), read(BUILTIN, pairs=PAIRS)] == [64, 64]
+    assert read(str(tiny_folder), pairs=PAIRS, settings=["data.max_length=32"]) == 32
 
 
 @pytest.mark.slow
-def test_a_narrow_network_gets_its_own_rate_whatever_else_suits(text: Path) -> None:
-    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
-    for given in (None, pairs):
-        chosen = planned(text, model="opencse-small", pairs=given).preset
-        recipe = resolve_recipe(RECIPE, preset=chosen, model="opencse-small").recipe
-        assert (recipe.training.learning_rate, recipe.encoder.token_weights) == (3e-4, None)
+def test_a_narrow_network_has_its_rate_and_a_wide_one_its_share(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for widest, chosen in ((256, ["narrow", "asked:whole:narrow"]), (255, ["wide", "wide:asked:whole"])):
+        monkeypatch.setattr("opencse.documents.adaptation.MOST_OF_NARROW", widest)
+        assert [planned(text, model="opencse-small", pairs=given).preset for given in (None, PAIRS)] == chosen
+    recipe = resolve_recipe(RECIPE, preset="asked:whole:narrow", model="opencse-small").recipe
+    assert (recipe.training.learning_rate, recipe.encoder.token_weights) == (3e-4, None)

@@ -17,6 +17,7 @@ from opencse.documents.advice import (
     RECIPE,
     TAUGHT,
     WHOLE,
+    WIDE,
     advice_for,
     advice_for_start,
     advice_on_words,
@@ -229,8 +230,9 @@ def plan_adaptation(
         material = growth.material(new, partial(make, written=of_old), pairs)
         known = known.joined(before)
     progress.say(f"documents  {source}: {material.facts}")
+    language = language_of_documents(documents)
     if model in BUILTINS:
-        progress.say(advice_for_start(model, language_of_documents(documents)))
+        progress.say(advice_for_start(model, language))
     selected_by = dev
     if by_text and material.questions is not None:
         on_words = advice_on_words(material.questions)
@@ -239,7 +241,7 @@ def plan_adaptation(
         selected_by = Dev.of(material.questions.guarded())
     elif by_text:
         selected_by = dev.of_small(source)
-        clause = _of_other_language(documents)
+        clause = "" if language in (None, "english") else f", which say nothing about {language.capitalize()} text"
         progress.say(
             f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "
             "questions; if you have queries with their relevant documents, select by them with --dev FOLDER"
@@ -270,12 +272,6 @@ def written_about(
     return of_new, [row for row, is_new in zip(written, flags, strict=True) if not is_new]
 
 
-def _of_other_language(documents: Sequence[Document]) -> str:
-    """A clause for the user where the documents are in another language than English."""
-    language = language_of_documents(documents)
-    return "" if language in (None, "english") else f", which say nothing about {str(language).capitalize()} text"
-
-
 def _presets(
     recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool, taught: bool
 ) -> str | None:
@@ -286,6 +282,7 @@ def _presets(
     loose, about = material.kind == "sentences", describe(model)
     width = entry(about.transformer / "config.json", about.config, "hidden_size", int, MOST_OF_NARROW + 1)
     suits = {
+        WIDE: about.modules and about.has_layers and width > MOST_OF_NARROW,
         LOOSE: loose and len(material.rows[0]) == 1,
         DOUBLED: loose and len(material.rows[0]) == 2,
         ASKED: (by_text and material.many_pairs) or by_queries,

@@ -24,9 +24,11 @@ WHOLE = "whole"
 """Preset of the recipe where pairs are held out: an encoder with layers reads texts to their end."""
 TAUGHT = "taught"
 """Preset of the recipe where a teacher is named: a stronger encoder is imitated on the user's text."""
+WIDE = "wide"
+"""Preset of the recipe for a sentence encoder of more dimensions than a narrow one: it has more to lose."""
 NARROW, MOST_OF_NARROW = "narrow", 256
 """Preset of the recipe for a network of at most so many dimensions, as opencse-small is."""
-CHOSEN = (None, LOOSE, DOUBLED, ASKED, WHOLE, NARROW)
+CHOSEN = (None, WIDE, LOOSE, DOUBLED, ASKED, WHOLE, NARROW)
 """The presets that may be chosen, and none."""
 
 ENGLISH, MULTILINGUAL = "sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"
