@@ -25,6 +25,7 @@ from opencse.text.given import Text
 
 PAIRS = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
+SETS = [part for setting in QUICK for part in ("--set", setting)]
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +137,7 @@ def test_a_teacher_reads_each_text_once_and_is_imitated_by_a_resumed_run_too(
 
 @pytest.mark.slow
 def test_the_command(opencse: Run, text: Path, tmp_path: Path) -> None:
-    sets = [part for setting in QUICK for part in ("--set", setting)]
-    out, err = accepted(opencse("adapt", text, "-o", tmp_path / "out", "-m", BUILTIN, "--no-report", *sets))
+    out, err = accepted(opencse("adapt", text, "-o", tmp_path / "out", "-m", BUILTIN, "--no-report", *SETS))
     assert out.strip() == str(tmp_path / "out")
     assert "120 documents" in err
     assert "questions from held-out text" in err
@@ -152,8 +152,7 @@ def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> Non
     table = tmp_path / "pairs.csv"
     table.write_text("question,answer\n" + "\n".join(map(",".join, PAIRS[:30])))
     given = ["--pairs", table, "--columns", "question,answer"]
-    sets = [part for setting in QUICK for part in ("--set", setting)]
-    _, err = accepted(opencse("adapt", text, "-o", tmp_path / "out", "-m", BUILTIN, "--no-report", *given, *sets))
+    _, err = accepted(opencse("adapt", text, "-o", tmp_path / "out", "-m", BUILTIN, "--no-report", *given, *SETS))
     assert "and 30 given pairs, 30 times each" in err
     refused(
         opencse("adapt", text, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer"),
