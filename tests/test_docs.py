@@ -66,6 +66,7 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "train corpus.txt": "train corpus.txt --set training.max_steps=2",
     "training.batch_size=4096 --set training.chunk=256": "training.batch_size=64 --set training.chunk=16",
     "--dev sample": "--dev sample --set training.max_steps=2",
+    'sample.TRAIN.read_text(encoding="utf-8")': 'sample.TRAIN.read_text(encoding="utf-8")[:60_000]',
     "list(csv.reader(stream))[1:]": "list(csv.reader(stream))[1:200]",
     "training.max_steps=10": "training.max_steps=2",
 }

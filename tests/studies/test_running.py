@@ -106,7 +106,6 @@ def test_several_processes_give_the_same(study: Study, finished: Finished, monke
         assert two[run] == pytest.approx(results, abs=0.5), "threads differ, so rounding may"
 
 
-@pytest.mark.slow
 def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "run_one", lambda *a: pytest.fail("a run was made"))
     with pytest.raises(UserError, match="unknown recipe 'simsce'"):
@@ -117,7 +116,6 @@ def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monk
         run_study(study, workers=0)
 
 
-@pytest.mark.slow
 def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     out.mkdir()
