@@ -35,7 +35,7 @@ def test_what_dev_says(tmp_path: Path) -> None:
     graded = Dev.of(sample.DEV).open(text)
     assert isinstance(graded, GradedPairSelector)
     assert graded.left_out is None
-    with pytest.raises(UserError, match="not graded pairs"):
+    with pytest.raises(UserError, match="needs questions"):
         Dev.of("sample", "ndcg@10").open(text)
 
 

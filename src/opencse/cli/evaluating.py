@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from opencse.cli.console import echo, show
 from opencse.cli.parameters import Call, Json
 from opencse.commands.declared import Typed
-from opencse.commands.shared import path_of_out
 from opencse.errors import UserError
 from opencse.numerals import number_of
 
@@ -115,7 +114,7 @@ def compare(
         Typed(
             "Folder of the comparison; finished runs in it are not made again.",
             ("--out", "-o"),
-            parser=path_of_out,
+            parser=Path,
             metavar="FOLDER",
         ),
     ] = None,

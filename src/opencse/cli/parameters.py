@@ -60,7 +60,7 @@ class TypedCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def make_parser(self, ctx: Any) -> Any:  # noqa: ANN401 - private classes of typer's
-        """The parser of what is typed, with the home folder in place of ``~``.
+        """The parser of what is typed, with the home folder in place of ``~``; an empty path names nothing.
 
         That is done before a value becomes a `Path`, which would drop the ``./`` of ``./~/model``.
         """
@@ -71,6 +71,12 @@ class TypedCommand(TyperCommand):
 
         def parse_args(args: list[str]) -> tuple[dict[str, object], list[str], list[object]]:
             values, rest, order = split(args)
+            for one in parameters:
+                value = values.get(one.name)
+                typed = value if isinstance(value, list | tuple) else [value]
+                if one.name not in quoted_names and "" in typed:
+                    name = max(one.opts, key=len)
+                    raise UserError(f"{name} is empty (a shell variable that is not set?); give a value")
             paths = {name: value if name in quoted_names else _with_home(value) for name, value in values.items()}
             return paths, rest, order
 

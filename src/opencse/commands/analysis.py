@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from opencse.commands.declared import Typed, command, needs
-from opencse.commands.shared import Columns, Device, Pooling, Reporter, TrustRemoteCode, path_of_out
+from opencse.commands.shared import Columns, Device, Pooling, Reporter, TrustRemoteCode
 from opencse.progress import Silent
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def analyze(
             "Folder of report.html and report.json.",
             ("--out", "-o"),
             default="analysis",
-            parser=path_of_out,
+            parser=Path,
             metavar="FOLDER",
         ),
     ] = None,

@@ -19,7 +19,6 @@ from opencse.commands.shared import (
     Reads,
     Reporter,
     TrustRemoteCode,
-    path_of_out,
 )
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Counted, Say, Silent
@@ -55,7 +54,7 @@ def encode(
             "FILE.npy, a folder (several files and a manifest), or - (JSON lines to standard output).",
             ("--out", "-o"),
             default=REQUIRED,
-            parser=path_of_out,
+            parser=Path,
             metavar="OUT",
         ),
     ] = None,

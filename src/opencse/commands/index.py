@@ -25,7 +25,6 @@ from opencse.commands.shared import (
     RerankPrecision,
     Split,
     TrustRemoteCode,
-    folder_of_index,
 )
 from opencse.errors import UserError, require_known
 from opencse.numerals import number_of
@@ -65,9 +64,7 @@ Conditions = Annotated[
         'as ``(">=", 2)``; or a list such as ``["year>=2020"]``.',
     ),
 ]
-Folder = Annotated[
-    "str | Path", Typed("Folder of the index.", metavar="INDEX", parser=folder_of_index, said="of the index.")
-]
+Folder = Annotated["str | Path", Typed("Folder of the index.", metavar="INDEX", said="of the index.")]
 Rows = Annotated[
     "str | Path | Source | Sequence[RowLike]",
     Typed(

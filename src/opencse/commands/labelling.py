@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from opencse.commands.declared import Typed, command
-from opencse.commands.shared import Device, IndexModel, OutFolder, Reporter, TrustRemoteCode, folder_of_index
+from opencse.commands.shared import Device, IndexModel, OutFolder, Reporter, TrustRemoteCode
 from opencse.errors import UserError
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
@@ -32,7 +32,6 @@ Folders = Annotated[
         "Folder of the index; of several indexes of the same texts, the hits of all are judged.",
         repeated=True,
         metavar="INDEX",
-        parser=folder_of_index,
         said="of the index, or a list of those of several indexes of the same texts.",
     ),
 ]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from opencse.commands.declared import Typed
-from opencse.errors import UserError
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -15,25 +14,6 @@ if TYPE_CHECKING:
     from opencse.progress import Progress
     from opencse.reranking.cross_encoder import CrossEncoder
     from opencse.text.given import Text
-
-
-def require_name(name: str | Path, option: str) -> str:
-    """Refuses an empty ``name``, which would mean the working folder."""
-    if not str(name).strip():
-        raise UserError(
-            f"{option} is empty (a shell variable that is not set?); name a folder, or . for the working one"
-        )
-    return str(name)
-
-
-def path_of_out(name: str | Path) -> Path:
-    """The path that ``--out`` names, or its default."""
-    return Path(require_name(name, "--out"))
-
-
-def folder_of_index(name: str) -> str:
-    """The folder of an index."""
-    return require_name(name, "INDEX")
 
 
 def lines_of(file: Path) -> Collection[int]:
@@ -64,7 +44,7 @@ FORMATS = (
     ".xz .bz2 .zst), a quoted pattern ('*.txt'), a folder of files, or a Hub data set."
 )
 TextToRead = Annotated["Text", Typed(FORMATS, said="a file, a Hub data set id, a `Source`, or a list of texts.")]
-OutFolder = Annotated["str | Path", Typed(flags=("--out", "-o"), parser=path_of_out, metavar="FOLDER")]
+OutFolder = Annotated["str | Path", Typed(flags=("--out", "-o"), parser=Path, metavar="FOLDER")]
 Data = Annotated[
     "str | Path",
     Typed(

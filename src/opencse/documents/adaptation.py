@@ -26,6 +26,7 @@ from opencse.documents.advice import (
 from opencse.documents.continuing import Growth, KnownDocuments
 from opencse.documents.dev_choice import (
     QUERIES,
+    TOO_SMALL,
     Dev,
     SavedQuestions,
     UserQueries,
@@ -240,7 +241,7 @@ def plan_adaptation(
             progress.say(on_words)
         selected_by = Dev.of(material.questions.guarded())
     elif by_text:
-        selected_by = dev.of_small(source)
+        selected_by = dev.without_questions(f"{source}: {TOO_SMALL}")
         clause = "" if language in (None, "english") else f", which say nothing about {language.capitalize()} text"
         progress.say(
             f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "

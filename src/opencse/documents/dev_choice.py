@@ -214,6 +214,7 @@ class SavedQuestions(JsonRecord):
 
 
 AUTO, TEXT, SAMPLE, NONE = "auto", "text", "sample", "none"
+TOO_SMALL = f"too small to hold a share out and ask {FEWEST} questions about it"
 QUERIES, PAIRS, TRANSFER, SELECTOR = "queries", "pairs", Transfer.name, "selector"
 
 
@@ -295,16 +296,15 @@ class Dev:
         elif isinstance(self.source, Path) and self.kind == PAIRS:
             require_file(self.source)
 
-    def of_small(self, name: str) -> Dev:
-        """What selects where the text ``name`` is too small to be asked: the built-in graded pairs.
+    def without_questions(self, why: str) -> Dev:
+        """What selects where none can be asked of the text: the built-in graded pairs.
 
         Raises:
-            UserError: where the user named ``text``.
+            UserError: where the user named questions, or a measure of their answers.
         """
-        if self.kind == TEXT:
+        if self.kind == TEXT or self.measure is not None:
             raise UserError(
-                f"{name}: too small to hold a share out and ask {FEWEST} questions about it; select by something else: "
-                "--dev with graded pairs, or with a folder of queries and documents"
+                f"{why}; select by something else: --dev with graded pairs, or with a folder of queries and documents"
             )
         return replace(self, kind=SAMPLE)
 
@@ -332,23 +332,20 @@ class Dev:
             ("the built-in sample's dev pairs", '150 pairs')
         """
         source = self.source
-        if self.kind == NONE or isinstance(source, Selector):
-            return source if isinstance(source, Selector) else None
+        if self.measure is not None and not (self.asks_text or self.kind == QUERIES):
+            raise UserError(f"--metric {self.measure} needs questions (--dev text, or --dev with a folder of queries)")
+        if self.kind == NONE:
+            return None
+        if isinstance(source, Selector):
+            return source
         if self.kind == QUERIES:
             return self.queries().guarded()
         if self.asks_text:
-            if self.kind == TEXT and text.label:
-                raise UserError(
-                    f"{text.name}: no questions are made of rows with a score or class; select by something else: "
-                    "--dev with graded pairs, or with a folder of queries and documents"
-                )
             questions = None if text.label else text_questions(text.read(), self.measure)
-            return self.of_small(text.name).open(text) if questions is None else questions.guarded()
-        if self.measure is not None:
-            raise UserError(
-                f"--metric {self.measure} needs questions (--dev text, or --dev with a folder of queries), not graded "
-                "pairs"
-            )
+            if questions is not None:
+                return questions.guarded()
+            why = "no questions are made of rows with a score or class" if text.label else TOO_SMALL
+            return self.without_questions(f"{text.name}: {why}").open(text)
         if isinstance(source, ScoredPairs):
             return GradedPairSelector(f"{number_of(len(source), 'given pair')}, {source.fingerprint()[:8]}", source)
         if source is None:

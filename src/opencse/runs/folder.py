@@ -420,15 +420,19 @@ class RunFolder:
         return self.record_file.is_file() and Path(self.record().identity.model).resolve() == self.start.resolve()
 
     def _clear(self) -> None:
-        """Removes the files of a run or a model and nothing else; the files that identify it last."""
-        if not self.record_file.is_file() and not is_ours(self.path):
+        """Removes the files of a run or a model and nothing else; the file that identifies it last.
+
+        Where that is a model's, the record goes before the model: half of it is not the model of a finished run.
+        """
+        is_model = is_ours(self.path)
+        if not self.record_file.is_file() and not is_model:
             return
-        parts = [file for pattern in _MODEL for file in sorted(self.path.glob(pattern))]
+        parts = [self.start] if self._start_is_ours() else []
+        parts += [self.record_file] if is_model else []
+        parts += [file for pattern in _MODEL for file in sorted(self.path.glob(pattern))]
         parts += [path for path in self.path.iterdir() if path.is_dir() and _MODULE.fullmatch(path.name)]
         parts += folder_versions(self.checkpoint)
         parts += [self.path / name for name in (*_RESULTS, LAST, ADAPTER)]
-        if self._start_is_ours():
-            parts.append(self.start)
         for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):
             files.remove(part)
         files.sync(self.path)

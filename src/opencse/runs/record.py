@@ -78,7 +78,7 @@ class Identity(Contents):
         if files := changed_files(self.models, now.models):
             return f"another model that the recipe names: {files} changed after the run was begun"
         if self.text != now.text:
-            return "another text: its content, or which columns and lines are read, has changed"
+            return "another text: its content, which columns and lines are read, or what --dev holds out has changed"
         return self._other_start(now) or self._other_dev(now)
 
     def _other_start(self, now: Identity) -> str | None:
@@ -92,7 +92,7 @@ class Identity(Contents):
             return None if self.dev == now.dev else f"another dev ({self.dev!r} then, {now.dev!r} now)"
         if self.dev_pairs != now.dev_pairs:
             where = f"{now.dev}" if self.dev == now.dev else f"{self.dev!r} then, {now.dev!r} now"
-            return f"other dev data ({where}): its content has changed"
+            return f"other dev data ({where}): its content has changed, or how its answers are scored"
         return None
 
 
