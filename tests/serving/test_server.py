@@ -106,7 +106,7 @@ def test_the_command_answers_what_it_took_on_before_it_ends(
     try:
         assert any(line.startswith("two: has no index, so the 120 texts") for line in said), said
         address = re.findall(r"http://127\.0\.0\.1:\d+", said[-1])[0]
-        texts = [f"the snow {i} and the ice" for i in range(800)]
+        texts = [f"the snow {i} and the ice" for i in range(1_500)]
         expected = offline.encode(texts)
         head = {"Authorization": "Bearer right"}
 
@@ -119,7 +119,7 @@ def test_the_command_answers_what_it_took_on_before_it_ends(
             while time.monotonic() < until:
                 told = httpx.get(f"{address}/metrics", headers=head).text
                 held = float(re.findall(r"^opencse_held_bytes (\S+)", told, re.MULTILINE)[0])
-                if held > 4 * 16_000:
+                if held > 4 * 30_000:
                     break
             process.send_signal(signal.SIGTERM)
             for answer in answers:
