@@ -81,7 +81,7 @@ EVALUATIONS = [
     ),
     Case("evaluate tiny --data empty --suite sts,transfer", ("no folder 'sts'",)),
     Case("evaluate tiny --data data --suite st", ("unknown suite 'st'", "did you mean 'sts'")),
-    Case("evaluate tiny --data data --suite ''", ("unknown suite",)),
+    Case("evaluate tiny --data data --suite ''", ("--suite is empty",)),
     Case("evaluate tiny --data data --tasks sts99", ("sts99",)),
     Case("evaluate words:missing.vec --data data", ("missing.vec",)),
     Case("evaluate words: --data data", ("names no file",)),
