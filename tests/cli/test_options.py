@@ -172,14 +172,20 @@ def test_half_of_a_surrogate_pair_in_documents(opencse: Run, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("adapt", "--pairs", "p.csv", "--pairs=q.csv"), "--pairs is there twice, and takes"),
-        (("index", "query", "i", "cat", "-k", "3", "-k", "4"), "-k is there twice, and takes one value; commas"),
-        (("adapt", "--dev", ""), "--dev is empty (a shell variable that is not set?)"),
-        (("label", "i", ""), "folders is empty (a shell variable that is not set?)"),
+        (
+            ("adapt", "--pairs", "p.csv", "--pairs=q.csv"),
+            "--pairs is there twice, and takes one value; commas separate the parts of a list",
+        ),
+        (
+            ("index", "query", "i", "cat", "-k", "3", "-k", "4"),
+            "-k is there twice, and takes one value; commas separate the parts of a list",
+        ),
+        (("adapt", "--dev", ""), "--dev is empty (a shell variable that is not set?); give a value"),
+        (("label", "i", " "), "folders is empty (a shell variable that is not set?); give a value"),
     ],
 )
 def test_a_value_that_would_not_count_is_refused(opencse: Run, arguments: tuple[str, ...], message: str) -> None:
-    refused(opencse(*arguments), message)
+    assert refused(opencse(*arguments)) == f"opencse: {message}"
 
 
 @pytest.mark.parametrize(

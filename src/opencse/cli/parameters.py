@@ -66,28 +66,32 @@ class TypedCommand(TyperCommand):
         """
         parser: Any = super().make_parser(ctx)
         parameters: list[Any] = self.params
-        quoted_names = {one.name for one in parameters if one.type_descriptor.parameter_info.parser is quoted}
+        typed_as = {
+            one.name: max(one.opts, key=len)
+            for one in parameters
+            if one.type_descriptor.parameter_info.parser is not quoted
+        }
         split = parser.parse_args
 
         def parse_args(args: list[str]) -> tuple[dict[str, object], list[str], list[object]]:
             values, rest, order = split(args)
-            for one in parameters:
-                value = values.get(one.name)
-                typed = value if isinstance(value, list | tuple) else [value]
-                if one.name not in quoted_names and "" in typed:
-                    name = max(one.opts, key=len)
-                    raise UserError(f"{name} is empty (a shell variable that is not set?); give a value")
-            paths = {name: value if name in quoted_names else _with_home(value) for name, value in values.items()}
+            paths = {
+                name: _with_home(value, typed_as[name]) if name in typed_as else value for name, value in values.items()
+            }
             return paths, rest, order
 
         parser.parse_args = parse_args
         return parser
 
 
-def _with_home(value: object) -> object:
+def _with_home(value: object, name: str) -> object:
     if isinstance(value, list | tuple):
-        return type(value)(map(_with_home, value))
-    return in_home(value) if isinstance(value, str) else value
+        return type(value)(_with_home(one, name) for one in value)
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        raise UserError(f"{name} is empty (a shell variable that is not set?); give a value")
+    return in_home(value)
 
 
 Call = functools.partial[Any]

@@ -231,9 +231,8 @@ def plan_adaptation(
         material = growth.material(new, partial(make, written=of_old), pairs)
         known = known.joined(before)
     progress.say(f"documents  {source}: {material.facts}")
-    language = language_of_documents(documents)
     if model in BUILTINS:
-        progress.say(advice_for_start(model, language))
+        progress.say(advice_for_start(model, language_of_documents(documents)))
     selected_by = dev
     if by_text and material.questions is not None:
         on_words = advice_on_words(material.questions)
@@ -242,6 +241,7 @@ def plan_adaptation(
         selected_by = Dev.of(material.questions.guarded())
     elif by_text:
         selected_by = dev.without_questions(f"{source}: {TOO_SMALL}")
+        language = language_of_documents(documents)
         clause = "" if language in (None, "english") else f", which say nothing about {language.capitalize()} text"
         progress.say(
             f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "
