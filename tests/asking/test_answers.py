@@ -55,7 +55,7 @@ def test_no_question_in_an_answer(answer: str) -> None:
 
 def test_of_an_answer_that_was_stopped_the_last_part_is_dropped() -> None:
     assert read_questions('["How is it cleaned?", "What rem', finished=False) == TWO[:1]
-    assert read_questions("How is it cleaned?\nWhat rem", finished=False) == TWO[:1]
+    assert read_questions("Here is one:\nHow is it cleaned?\nWhat rem", finished=False) == TWO[:1]
 
 
 @pytest.mark.parametrize(

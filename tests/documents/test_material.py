@@ -50,7 +50,7 @@ def test_passages_are_paired_with_their_sentences_and_rare_words_and_hold_nothin
     assert found.questions is not None
     of_body = {document.body: document for document in documents}
     short = [row for row in found.rows if row[1] in of_body and len(row[0].split()) <= 5]
-    assert len(short) > 100
+    assert len(short) == len(found.rows) // 7, "half as many as neighbours, sentences and pairs by words"
     assert all(word in of_body[text].body for query, text in short for word in query.split())
     rests = {document.body.removeprefix(f"{document.sentences[0]} "): document for document in documents}
     assert any(rests[text].sentences[0] == query for query, text in found.rows if text in rests)

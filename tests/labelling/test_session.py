@@ -79,16 +79,16 @@ def test_deleted_and_changed_texts(tmp_path: Path, water: Index) -> None:
     with session_in(tmp_path, water) as session:
         session.add("water number 3")
         ids = [text.id for text in session.open_query(1)[1]]
-        gone, changed, same, unmarked = ids[:4]
+        gone, changed, same, unmarked, new = ids[:5]
         for text_id in (gone, changed, same):
             session.mark(1, text_id, 2)
         water.delete([gone, unmarked])
-        water.add([IndexRow("Something else.", changed)], replace=True)
+        water.add([IndexRow("Something else.", changed), IndexRow("Water number 3.", new)], replace=True)
         query, texts = session.open_query(1)
         by_id = {text.id: text for text in texts}
         assert "deleted" in by_id[gone].note
         assert (by_id[changed].level, by_id[same].level) == (None, 2)
-        assert "has changed since" in by_id[changed].note
+        assert ("has changed since" in by_id[changed].note, by_id[new].note) == (True, "")
         assert unmarked not in by_id
         task = task_in(tmp_path)
         assert len(task.documents) == 28

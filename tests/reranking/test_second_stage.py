@@ -41,4 +41,4 @@ def test_reranking_matches_a_plain_loop() -> None:
         ties += len(scores) - len(set(scores))
     assert ties > 5
     assert len(scorer.pairs) == sum(min(len(texts), 6) for texts in rankings)
-    assert SecondStage(scorer).reranked([], []) == []
+    assert SecondStage(scorer, depth=1).reranked([], []) == []

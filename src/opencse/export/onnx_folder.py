@@ -29,6 +29,7 @@ from opencse.modules.similarity import Similarity
 from opencse.numerals import number_of
 from opencse.outputs import require_empty
 from opencse.progress import Progress
+from opencse.records import save_json
 from opencse.statistics.correlation import cosine_of_rows, spearman
 from opencse.text.tokenizer import Tokens
 
@@ -336,7 +337,7 @@ def write_onnx(
                 "int8": None if int8 is None else asdict(int8),
             }
             write_text(work / "README.md", _card(encoder, name, difference, int8))
-            write_text(work / DESCRIPTION, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            save_json(work / DESCRIPTION, about)
     except OSError as error:
         raise UserError(f"{folder}: the export cannot be written ({reason(error)})") from error
     return export

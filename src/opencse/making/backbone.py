@@ -147,7 +147,6 @@ def _draw_again(network: PreTrainedModel, count: int, model: str) -> None:
 
 
 def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)  # transformers only logs that a file is in the way
     with quiet_transformers():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

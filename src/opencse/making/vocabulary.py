@@ -65,7 +65,7 @@ def train_wordpiece(
     trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trained.train_from_iterator(sample, trainer, length=len(sample))
 
-    vocabulary = trained.get_vocab(with_added_tokens=True)
+    vocabulary = trained.get_vocab()
     return BertTokenizer(vocab=vocabulary, do_lower_case=lower_case, model_max_length=max_length)
 
 
