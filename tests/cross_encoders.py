@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import torch
 
-from helpers import write_tiny_bert
+from helpers import json_in, write_tiny_bert
 
 
 def write_cross_encoder(folder: Path, *, outputs: int = 1, sd: float = 0.3, seed: int = 0) -> Path:
@@ -24,7 +23,7 @@ def write_cross_encoder(folder: Path, *, outputs: int = 1, sd: float = 0.3, seed
     write_tiny_bert(folder)
     torch.manual_seed(seed)
     config = BertConfig(
-        vocab_size=json.loads((folder / "config.json").read_text())["vocab_size"],
+        vocab_size=json_in(folder / "config.json")["vocab_size"],
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,

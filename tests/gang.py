@@ -17,6 +17,7 @@ import sklearn.mixture  # type: ignore[import-untyped]  # noqa: F401  # once, be
 import torch
 import transformers.models.bert.modeling_bert  # noqa: F401
 
+from helpers import filled
 from joined import in_processes
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
@@ -53,7 +54,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     model, folder, *gangs = sys.argv[1:]
     asked: list[tuple[int, str, list[str]]] = [json.loads(one) for one in gangs]
-    sentences = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
+    sentences = filled(sample.TRAIN)
     names = dict.fromkeys(name for _, _, some in asked for name in some)
     runs = {name: prepared(name, Path(model), Path(folder), sentences, layers_of(name)) for name in names}
     for count, out, some in asked:

@@ -187,6 +187,25 @@ def script(path: Path) -> ModuleType:
     return module
 
 
+def json_in(path: Path) -> Any:
+    """What a JSON file holds."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def rows_in(path: Path) -> list[Any]:
+    """What each line of a file holds that is JSON by lines, such as a run's log."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_rows(path: Path, rows: Iterable[object]) -> None:
+    """Writes JSON by lines."""
+    write_lines(path, map(json.dumps, rows))
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def filled(path: Path) -> list[str]:
     """The lines of a file that are not empty."""
     return [line for line in path.read_text(encoding="utf-8").splitlines() if line]
@@ -207,7 +226,7 @@ def write_tiny_bert(folder: Path, *, sd: float = 0.02) -> Path:
     words = Counter(re.findall(r"[a-z]{2,}", text))
     common = sorted(words, key=lambda word: (-words[word], word))[:700]
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *common]
-    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    write_lines(folder / "vocab.txt", pieces)
     tokenizer = BertTokenizer.from_pretrained(folder, model_max_length=64)
     (folder / "vocab.txt").unlink()
     tokenizer.save_pretrained(folder)
@@ -233,7 +252,7 @@ def write_small_sts(folder: Path) -> Path:
         (folder / task.key).mkdir(parents=True)
         for subset in task.subsets:
             chosen = [lines[(start + i) % len(lines)] for i in range(12)]
-            (folder / task.key / f"{subset}.tsv").write_text("\n".join(chosen) + "\n")
+            write_lines(folder / task.key / f"{subset}.tsv", chosen)
             start += 5
     return folder
 
@@ -248,8 +267,7 @@ def write_collection(
     """A data set in BEIR's layout; each judgement has the id of a query, of a document, and a level."""
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, texts in (("corpus", corpus), ("queries", queries)):
-        lines = [json.dumps({"_id": str(key), "text": text}) + "\n" for key, text in texts.items()]
-        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+        write_rows(folder / f"{name}.jsonl", ({"_id": str(key), "text": text} for key, text in texts.items()))
     rows = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judged)]
-    (folder / "qrels" / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    write_lines(folder / "qrels" / f"{split}.tsv", rows)
     return folder

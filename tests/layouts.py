@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from helpers import json_in
 from layout_folders import (
     HIDDEN,
     Layout,
@@ -38,7 +39,7 @@ def entry(file: str, **values: Any) -> Callable[[Path], None]:
 
     def change(folder: Path) -> None:
         path = folder / file
-        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+        path.write_text(json.dumps(json_in(path) | values))
 
     return change
 

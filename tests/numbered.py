@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from helpers import write_lines
 from opencse import SentenceEncoder
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.encoder.text_encoder import TextEncoder
@@ -21,7 +22,7 @@ LINES = [f"sentence number {n} of the text" + " and more" * (n % 5) for n in ran
 def numbered(folder: Path) -> Source:
     """The sentences in a file of ``folder``, one per line."""
     path = folder / "a.txt"
-    path.write_text("\n".join(LINES) + "\n")
+    write_lines(path, LINES)
     return Source(str(path))
 
 

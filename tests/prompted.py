@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helpers import write_tiny_bert
+from helpers import json_in, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.model_folder.layout import SENTENCE_CONFIG
 from opencse.text.rust_tokenizer import RustTokenizer
@@ -50,17 +50,17 @@ def write_prompted(folder: Path, layout: str, *, include_prompt: bool = True, no
     for file in sorted(plain.iterdir()):
         file.unlink()
     plain.rmdir()
-    config = json.loads((folder / SENTENCE_CONFIG).read_text())
+    config = json_in(folder / SENTENCE_CONFIG)
     (folder / SENTENCE_CONFIG).write_text(json.dumps(config | LAYOUTS[layout]))
     if not include_prompt:
         pooling = folder / "1_Pooling" / "config.json"
-        pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"include_prompt": False}))
+        pooling.write_text(json.dumps(json_in(pooling) | {"include_prompt": False}))
     return folder
 
 
 def prompts_in(folder: Path) -> dict[str, Any]:
     """What a folder's configuration says of prompts."""
-    config = json.loads((folder / SENTENCE_CONFIG).read_text())
+    config = json_in(folder / SENTENCE_CONFIG)
     return {"prompts": config["prompts"], "default_prompt_name": config["default_prompt_name"]}
 
 

@@ -27,7 +27,7 @@ import pytest
 import typer
 
 from doc_blocks import Block, blocks_of, commands_of
-from helpers import write_collection
+from helpers import json_in, write_collection, write_lines
 from opencse.asking.plan import TEMPLATE
 from opencse.cli import main
 from opencse.cli.app import app
@@ -168,21 +168,21 @@ SHELL = [block for page in TEXTS for block in BLOCKS[page] if is_shell(block)]
 def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
     """A reader's folder, with the files that the pages speak of."""
     sentences = sample.TRAIN.read_text().splitlines()
-    (folder / "corpus.txt").write_text("\n".join(sentences[:120]) + "\n")
-    (folder / "sentences.txt").write_text("\n".join(filter(None, sentences[:60])) + "\n")
-    (folder / "domain.txt").write_text("\n".join(sentences[300:400]) + "\n")
-    (folder / "grown.txt").write_text("\n".join(sentences[:180]) + "\n")
+    write_lines(folder / "corpus.txt", sentences[:120])
+    write_lines(folder / "sentences.txt", filter(None, sentences[:60]))
+    write_lines(folder / "domain.txt", sentences[300:400])
+    write_lines(folder / "grown.txt", sentences[:180])
     with sample.PAIRS.open() as stream, (folder / "pairs.csv").open("w", newline="") as out:
         rows = list(csv.reader(stream))[1:80]
         csv.writer(out).writerows([["question", "answer"], *rows])
     graded = sample.DEV.read_text().splitlines()
-    (folder / "pairs-graded.tsv").write_text("\n".join(graded) + "\n")
+    write_lines(folder / "pairs-graded.tsv", graded)
     for task in TASKS.values():
         (folder / "sts-data" / task.key).mkdir(parents=True)
         for number, subset in enumerate(task.subsets):
             lines = graded[20 * number : 20 * number + 20]
-            (folder / "sts-data" / task.key / f"{subset}.tsv").write_text("\n".join(lines) + "\n")
-    (folder / "sts-data" / "stsb" / "dev.tsv").write_text("\n".join(graded[:20]) + "\n")
+            write_lines(folder / "sts-data" / task.key / f"{subset}.tsv", lines)
+    write_lines(folder / "sts-data" / "stsb" / "dev.tsv", graded[:20])
     asked = {"q": sentences[0], "r": sentences[1]}
     write_collection(folder / "queries", dict(enumerate(sentences[:50])), asked, [("q", 0, 1), ("r", 2, 1)])
     rows_of_text = "".join(json.dumps({"text": sentence}) + "\n" for sentence in filter(None, sentences[:60]))
@@ -382,7 +382,7 @@ def test_links_lead_somewhere() -> None:
 NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
 
 
-CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+CELLS = json_in(NOTEBOOK)["cells"]
 
 
 CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]

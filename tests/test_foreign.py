@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helpers import Run, accepted
+from helpers import Run, accepted, json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 
@@ -28,7 +28,7 @@ class OwnModel(BertModel):
 
 
 def change(path: Path, **values: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    path.write_text(json.dumps(json_in(path) | values))
 
 
 @pytest.fixture
@@ -95,13 +95,13 @@ def test_a_run_keeps_the_trust_in_its_plan_record_and_evaluation(
     _, err = accepted(opencse(*asked, "--trust-remote-code"))
     assert "code       of the model's folder is run (--trust-remote-code): own.OwnConfig, own.OwnModel\n" in err
     named = ["own.OwnConfig", "own.OwnModel"]
-    assert json.loads((out / "run.json").read_text())["identity"]["code"] == named
+    assert json_in(out / "run.json")["identity"]["code"] == named
     record = tmp_path / "sts.json"
     judge = ["evaluate", out, "--data", small_sts, "--tasks", "sts12", "--json", record]
     code, _, err = opencse(*judge)
     assert (code, err.count("\n")) == (2, 1), "the trained folder is opened by the same code, with the same trust"
     accepted(opencse(*judge, "--trust-remote-code"))
-    assert json.loads(record.read_text())["code"] == named
+    assert json_in(record)["code"] == named
 
 
 @pytest.mark.parametrize(

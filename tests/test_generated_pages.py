@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 import helpers
+from helpers import json_in
 from opencse.recipes.files import recipe_names, recipe_text
 from opencse.recipes.recipe import load_recipe
 
@@ -57,5 +58,5 @@ def test_every_recipe_has_a_row_with_its_published_average() -> None:
 @pytest.mark.parametrize("name", ["adapt", "methods", "parts", "recipes"])
 def test_a_page_is_up_to_date(name: str) -> None:
     built = helpers.script(DOCS / f"build_{name}.py")
-    records = [json.loads(built.RECORD.read_text(encoding="utf-8"))] if hasattr(built, "RECORD") else []
+    records = [json_in(built.RECORD)] if hasattr(built, "RECORD") else []
     assert built.PAGE.read_text(encoding="utf-8") == built.page(*records), f"run python docs/build_{name}.py"

@@ -83,11 +83,10 @@ print("used")
 
 
 REFUSED = """
-import opencse
 from opencse.evaluation.models.words import WordVectors
-from opencse.text import sample
 
-(work := __import__("pathlib").Path(sys.argv[1]))
+work /= "refused"
+work.mkdir()
 (work / "x.parquet").write_bytes(b"PAR1")
 (work / "x.txt.zst").write_bytes(b"no zstd")
 calls = {
@@ -113,22 +112,20 @@ print(sorted(path.name for path in work.iterdir()))
 """
 
 
-def run_light(code: str, folder: Path) -> str:
+@pytest.mark.slow
+def test_without_the_optional_packages_a_model_is_used_and_what_needs_them_says_which_extra_brings_them(
+    tmp_path: Path,
+) -> None:
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", LIGHT + code, str(folder)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", LIGHT + USE + REFUSED, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
-
-
-@pytest.mark.slow
-def test_a_model_is_used_served_and_trained_without_the_optional_packages(tmp_path: Path) -> None:
-    assert run_light(USE, tmp_path).endswith("used\n")
-
-
-def test_what_needs_them_says_which_extra_brings_them(tmp_path: Path) -> None:
-    *lines, left = run_light(REFUSED, tmp_path).splitlines()
+    *lines, left = done.stdout.partition("used\n")[2].splitlines()
     assert len(lines) == 12
     for line in lines:
         assert re.search(r' needs? [a-z, -]+; pip install "opencse\[train\]"$', line), line

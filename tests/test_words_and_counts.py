@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import script
+from helpers import json_in, script
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import masked
@@ -139,7 +139,7 @@ def test_no_card_or_page_holds_the_home_folder(
 
     home = tmp_path / "anna"
     shutil.copytree(tiny_folder, home / "start")
-    config = json.loads((home / "start" / "config.json").read_text())
+    config = json_in(home / "start" / "config.json")
     (home / "start" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
     text = home / "mine.txt"
     text.write_text("\n".join(sample.TRAIN.read_text().splitlines()[:300]))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from helpers import Run, accepted
+from helpers import Run, accepted, json_in, write_lines
 from opencse.analysis.geometry import geometry
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect
 from opencse.analysis.report import lead, sections
@@ -90,7 +89,7 @@ def test_the_command(
     sentences: list[str],
 ) -> None:
     text = tmp_path / "mine.txt"
-    text.write_text("\n".join(sentences[:60]) + "\n")
+    write_lines(text, sentences[:60])
     words = tmp_path / "words.txt"
     known = dict.fromkeys(word for sentence in sentences for word in sentence.lower().split())
     words.write_text(
@@ -117,5 +116,5 @@ def test_the_command(
     assert "How cold is it?" in page
     assert "<script" not in page
     assert "://" not in page.replace("http://www.w3.org/", "")
-    told = json.loads((out / "report.json").read_text())
+    told = json_in(out / "report.json")
     assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "words.txt"]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import opencse
-from chat_servers import ChatRule, busy, closed, malformed
-from helpers import Heard
+from chat_servers import ChatRule, busy, by_rule, closed, malformed
+from forked import Forks
+from helpers import Heard, json_in, rows_in, write_rows
 from opencse.errors import UserError
 
 SUBJECTS = [
@@ -45,18 +42,14 @@ def corpus(tmp_path: Path) -> Path:
         }
         for subject in SUBJECTS
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(path, rows)
     return path
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
     out, progress = tmp_path / "pairs.jsonl", Heard()
     written = opencse.questions(corpus, out, rule.url, "rule", progress=progress, price_in=1.0, price_out=2.0)
-    rows = rows_of(out)
+    rows = rows_in(out)
     assert written.questions == len(rows) > 12
     assert {row["document"] for row in rows} == {f"doc-{subject}" for subject in SUBJECTS}
     assert [row["document"] for row in rows] == sorted(
@@ -64,7 +57,7 @@ def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, t
     )
     assert rows[0]["question"] == "tell me about all about kettles"
     assert rows[0]["answer"].startswith("All about kettles\nPeople have used kettles")
-    record = json.loads((tmp_path / "pairs.record.json").read_text())
+    record = json_in(tmp_path / "pairs.record.json")
     assert record["questions"] == len(rows)
     assert record["cost"] > 0
     assert record["endpoint"] == rule.url
@@ -95,31 +88,38 @@ def test_failures_in_between_do_not_change_the_file(rule: ChatRule, corpus: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_after_a_kill_the_same_command_writes_the_same_file(
-    rule: ChatRule, corpus: Path, tmp_path: Path, how: signal.Signals
+    rule: ChatRule, corpus: Path, tmp_path: Path, how: signal.Signals, forked: Forks
 ) -> None:
     opencse.questions(corpus, tmp_path / "whole.jsonl", rule.url, "rule")
     rule.prompts.clear()
-    rule.seconds = 0.3
+    stopped = threading.Event()
+
+    def answer(prompt: str) -> str:
+        if len(rule.prompts) > 4:
+            stopped.wait(60)
+        return by_rule(prompt)
+
+    rule.answer = answer
     out = tmp_path / "pairs.jsonl"
     # A shell starts background commands, and what they start, with SIGINT ignored.
-    code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from opencse.cli import main; main()"
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import signal\nfrom opencse.cli import main\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nmain()"
     )
     options = ["--out", out, "--endpoint", rule.url, "--model", "rule", "--workers", "2"]
-    command = [sys.executable, "-c", code, "questions", corpus, *options]
-    process = subprocess.Popen([str(one) for one in command], stderr=subprocess.PIPE, env=dict(os.environ))
+    process = forked.start("questions", corpus, *options, program=program)
     answers = tmp_path / "pairs.answers.jsonl"
-    deadline = time.monotonic() + 60
-    while not (answers.exists() and answers.read_bytes().count(b"\n") >= 4) and time.monotonic() < deadline:
+    while not (answers.exists() and answers.read_bytes().count(b"\n") >= 4):
+        assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     process.send_signal(how)
     _, err = process.communicate(timeout=60)
     assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), err
-    assert how is signal.SIGKILL or b"the same command continues" in err
+    assert how is signal.SIGKILL or "the same command continues" in err
     assert not out.exists()
     done = answers.read_bytes().count(b"\n")
     assert 4 <= done < 12
-    rule.seconds = 0.0
+    stopped.set()
     sent = len(rule.prompts)
     opencse.questions(corpus, out, rule.url, "rule")
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import opencse
-from helpers import write_collection, write_small_sts
+from helpers import write_collection, write_lines, write_small_sts
 from opencse import SentenceEncoder
 from opencse.export.distil import DistilSettings
 from opencse.search.negatives import Mining
@@ -39,7 +39,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def written(folder: Path, name: str, lines: list[str]) -> Path:
-    (folder / name).write_text("\n".join(lines) + "\n")
+    write_lines(folder / name, lines)
     return folder / name
 
 

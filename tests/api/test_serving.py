@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import opencse
-from helpers import Heard
+from helpers import Heard, write_lines
 from opencse.commands import serving
 from opencse.commands.serving import KEY_VARIABLE
 from opencse.encoder.encoder import SentenceEncoder
@@ -92,7 +92,7 @@ def test_from_labels_to_evaluate_and_adapt(
     assert opencse.index_info(index).hybrid == tuned.weight
 
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("\n".join([*TEXTS, *(f"Another text of number {i} about houses." for i in range(60))]) + "\n")
+    write_lines(corpus, [*TEXTS, *(f"Another text of number {i} about houses." for i in range(60))])
     adapted = tmp_path / "adapted"
     opencse.adapt(
         corpus,

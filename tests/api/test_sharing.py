@@ -16,6 +16,7 @@ import pytest
 from huggingface_hub import ModelCard, constants
 
 import opencse
+from helpers import json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.adapters import LoraSettings, add_adapters
@@ -148,7 +149,7 @@ def test_a_run_s_records_and_other_files_stay_here(
         {"name_or_path": "../bob/e5"},
     ]
     more = {"_name_or_path": f"{home}/start", "x": f"{home}/y", "deep": {"er": foreign}, "kept": ["/", "</s>", "a/b"]}
-    config = json.loads((folder / "config.json").read_text()) | more
+    config = json_in(folder / "config.json") | more
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "README.md").write_text((folder / "README.md").read_text() + f"\nMade in {home}/models.\n")
     opencse.push(folder, "tiny", commit_message="First")
@@ -176,7 +177,7 @@ def test_adapters_go_where_their_model_can_be_found(
     with pytest.raises(UserError, match="base_model_name_or_path is a folder of this machine"):
         opencse.push(tmp_path / "out" / "adapter", "me/alone")
     config = tmp_path / "out" / "adapter" / "adapter_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": "someone/model"}))
+    config.write_text(json.dumps(json_in(config) | {"base_model_name_or_path": "someone/model"}))
     opencse.push(tmp_path / "out", "me/both")
     opencse.push(tmp_path / "out" / "adapter", "me/alone")
     assert {"adapter/adapter_config.json", "adapter/1_Pooling/config.json"} <= set(hub.repos["me/both"]["main"])

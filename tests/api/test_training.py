@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import opencse
-from helpers import Broken, Heard, write_collection
+from helpers import Broken, Heard, json_in, write_collection
 from opencse import UserError, train
 from opencse.documents.continuing import FILE as DOCUMENTS
 from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
@@ -35,7 +34,7 @@ def test_from_values_alone(tiny_folder: Path, tmp_path: Path) -> None:
     before = fingerprint(start)
     result = train(TEXTS, tmp_path / "out", model=start, dev=DEV, settings=QUICK, device="cpu")
     assert set(result.scores) == {0, 2}
-    record = json.loads((result.folder / "run.json").read_text())
+    record = json_in(result.folder / "run.json")
     assert record["source"] == "6 given sentences"
     assert record["identity"]["dev"].startswith("3 given pairs, ")
     assert fingerprint(start) == before, "what was given stays as it is"
@@ -111,7 +110,7 @@ def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Pa
             f"The {noun} of house {n}",
             f"The {noun} {n} is made of part {7 * n}. It weighs {n} grams with its box {3 * n}.",
         )
-        for n in range(100)
+        for n in range(30)
         for noun in ("kettle", "lantern")
     ]
     settings = [

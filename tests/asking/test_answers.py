@@ -69,7 +69,7 @@ def test_numbers_and_quotes_that_belong_to_a_query_stay(query: str) -> None:
 def test_time_is_in_proportion_to_the_length() -> None:
     """Each took from 2 seconds to a minute and a half."""
     for part in ("[", "[\n", '{"a": \n', "[x\n", '"\\', '["x\n', "['a',\n"):
-        began = time.monotonic()
+        began = time.process_time()
         read_questions("[" + part * (2**17 // len(part)))
         read_questions("```" + " " * 2**17)
-        assert time.monotonic() - began < 1.5, part
+        assert time.process_time() - began < 1.5, part

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import rows_in
 from opencse.asking.chat_server import ChatReply
 from opencse.asking.plan import QuestionPrompt, RequestPlan, SourcePassage, plan_requests
 from opencse.asking.writing import QuestionFilter, WrittenQuestions, write_questions
@@ -38,7 +39,7 @@ def written(tmp_path: Path, k: int, **more: str) -> tuple[WrittenQuestions, list
     started = WrittenQuestions(out=str(out), model="rule", documents=3, passages=3, requests=3)
     encoder = SentenceEncoder.load(device="cpu")
     result = write_questions(started, one, replies, QuestionFilter(), PASSAGES, encoder, k=k, progress=Silent())
-    return result, [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    return result, rows_in(out)
 
 
 def test_rows_and_counts(tmp_path: Path) -> None:

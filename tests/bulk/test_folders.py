@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from forked import Forks
-from helpers import Run, accepted
+from helpers import Run, accepted, json_in, write_lines
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
 from opencse.bulk.encoding_settings import EncodingSettings, Form
@@ -58,7 +59,7 @@ def test_files_in_order_with_a_manifest(source: Source, out: Path, encoder: Sent
     assert sorted(content(out)) == sorted([MANIFEST, *names])
     vectors = np.concatenate([np.load(out / name) for name in names])
     assert np.allclose(vectors, encoder.encode(LINES), atol=1e-6)
-    manifest = json.loads((out / MANIFEST).read_text())
+    manifest = json_in(out / MANIFEST)
     assert (manifest["rows"], manifest["dimension"], manifest["numbers"]) == (23, 32, "float32")
     assert [(shard["file"], shard["start"], shard["rows"]) for shard in manifest["shards"]] == [
         (name, 5 * n, 3 if n == 4 else 5) for n, name in enumerate(names)
@@ -158,18 +159,21 @@ def test_killed_at_any_moment_it_ends_with_the_same_folder(
 ) -> None:
     """Two processes, killed once; `benchmarks/scale.py kills` does it at 20 random moments."""
     path = tmp_path / "long.txt"
-    path.write_text("\n".join(f"{line} once more {n}" for n in range(70) for line in LINES) + "\n")
+    write_lines(path, (f"{line} once more {n}" for n in range(70) for line in LINES))
     source, whole, out = Source(str(path)), tmp_path / "whole", tmp_path / "v"
     encode_folder(source, whole, EncodingSettings(model=encoder), shard_rows=40)
     script = tmp_path / "script.py"
     script.write_text(
-        "import os\nimport sys\nimport opencse\nif __name__ == '__main__':\n    os.setsid()\n"
-        "    opencse.encode(*sys.argv[1:], pooling='mean', device='cpu', shard_rows=40, processes=2)\n"
+        "import multiprocessing\nimport os\nimport sys\nimport opencse\nfrom opencse.bulk import folders\n"
+        "fork = multiprocessing.get_context('fork')\n"
+        "multiprocessing.get_context = folders.get_context = lambda method: fork\nos.setsid()\n"
+        "opencse.encode(*sys.argv[1:], pooling='mean', device='cpu', shard_rows=40, processes=2)\n"
     )
     running = forked.start(tiny_folder, path, out, program=script)
     journal = out / "shards.jsonl"
     while running.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 5):
         time.sleep(0.002)
+    running.send_signal(signal.SIGSTOP)  # or it might end first
     assert "another process is writing there" in told(source, out, encoder, shard_rows=40)
     running.kill()  # this one alone: its processes end by themselves
     running.wait()

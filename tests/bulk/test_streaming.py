@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import opencse
-from helpers import Heard, Run, accepted
+from helpers import Heard, Run, accepted, rows_in
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
 from opencse.bulk import streaming
@@ -215,10 +215,6 @@ def documents(tmp_path: Path) -> Path:
     return folder
 
 
-def lines(file: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
 @pytest.mark.parametrize(("out", "named"), [("v.npy", "v.sentences.jsonl"), ("v.2", "v.2/sentences.jsonl")])
 def test_a_file_and_a_folder_have_the_document_of_each_vector(
     documents: Path, tmp_path: Path, out: str, named: str
@@ -226,7 +222,7 @@ def test_a_file_and_a_folder_have_the_document_of_each_vector(
     heard = Heard()
     written = opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu", progress=heard)
     assert sentences_file(tmp_path / out) == tmp_path / named
-    assert lines(tmp_path / named) == EXPECTED
+    assert rows_in(tmp_path / named) == EXPECTED
     assert written.rows == len(EXPECTED)
     vectors = np.load(tmp_path / out if out.endswith(".npy") else tmp_path / out / "part-00000.npy")
     np.testing.assert_allclose(vectors[2], opencse.load("opencse-mini").encode(EXPECTED[2]["text"]), atol=1e-6)
@@ -265,7 +261,7 @@ def test_the_same_call_continues_where_the_sentences_could_not_be_written(
         with pytest.raises(InterruptedRunError):
             opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")
     opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")
-    assert lines(sentences_file(tmp_path / out)) == EXPECTED
+    assert rows_in(sentences_file(tmp_path / out)) == EXPECTED
     assert {path.name for path in tmp_path.iterdir()} <= {"documents", "v", "v.npy", "v.sentences.jsonl"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import typer
 
-from helpers import Run, accepted, refused
+from helpers import Run, accepted, json_in, refused, write_lines
 from opencse.cli.app import COMMANDS, EXAMPLES, app
 from opencse.errors import UserError
 from opencse.text import sample
@@ -40,7 +39,7 @@ def test_evaluate_layer_by_layer(opencse: Run, small_sts: Path, tiny_folder: Pat
     paths = tmp_path / "layer.json", tmp_path / "whole.json"
     assert opencse(*told, "--layers", "3", "--json", paths[0])[0] == 0
     assert opencse(*told, "--json", paths[1])[0] == 0
-    layer, whole = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
+    layer, whole = (json_in(path) for path in paths)
     assert layer["model"] == f"{tiny_folder}, layer 3"
     scores = [one["scores"][0]["value"] for one in (layer, whole)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
@@ -89,7 +88,7 @@ def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_texts_of_a_language_that_the_model_does_not_know(opencse: Run, tmp_path: Path) -> None:
     texts = ["猫が眠る。", "電車が遅れた。", "空は青い。"]
-    (tmp_path / "ja.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    write_lines(tmp_path / "ja.txt", texts)
     (tmp_path / "en.txt").write_text("A cat sleeps.\nThe train is late.\n")
     for name, warned in (("ja", True), ("en", False)):
         text = tmp_path / f"{name}.txt"
@@ -129,7 +128,7 @@ def test_findings_are_printed_and_written(opencse: Run, tmp_path: Path) -> None:
     assert "duplicates  33.3%" in stdout
     assert "tokens per word" not in stdout
     assert " per word, " in stdout
-    assert json.loads(file.read_text())["rows"] == 3
+    assert json_in(file)["rows"] == 3
 
 
 def test_a_file_a_folder_and_options_that_need_a_folder(opencse: Run, tmp_path: Path) -> None:

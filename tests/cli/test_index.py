@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from helpers import Run, accepted, refused
+from helpers import Run, accepted, json_in, refused
 from opencse.cli.app import app
 from opencse.cli.passages import LINES, best_start, blocks
 from opencse.commands.index import build_index
@@ -40,12 +39,12 @@ def built(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     out, err = accepted(opencse("index", "build", "ix", "opencse-mini", "rows.csv", *named, "--json", "built.json"))
     assert err == "read as    a table (separated by commas), UTF-8; no title, text 'text', id 'id'\n"
     assert out == "ix: 4 texts, 448 dimensions, flat\n"
-    assert json.loads(Path("built.json").read_text())["info"]["columns"] == {"year": "number", "lang": "text"}
+    assert json_in(Path("built.json"))["info"]["columns"] == {"year": "number", "lang": "text"}
     return tmp_path
 
 
 def hits(built: Path) -> list[str]:
-    (asked,) = json.loads((built / "q.json").read_text(encoding="utf-8"))["queries"]
+    (asked,) = json_in(built / "q.json")["queries"]
     return [hit["id"] for hit in asked["hits"]]
 
 
@@ -83,12 +82,12 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
     assert "MB of vectors, computed in float32" in out
     assert "texts      3, 3 rows; passages of at most 128 tokens" in out
     assert "year (number), lang (text)" in out
-    assert json.loads(Path("i.json").read_text())["rows"] == 3
+    assert json_in(Path("i.json"))["rows"] == 3
     out = opencse("index", "duplicates", "ix", "--threshold", 0.9)[1]
     assert "a1, a4" in out
     assert "1 text repeats another" in out
     opencse("index", "pairs", "ix", "-n", 2, "--json", "p.json")
-    pairs = json.loads(Path("p.json").read_text(encoding="utf-8"))["pairs"]
+    pairs = json_in(Path("p.json"))["pairs"]
     assert (pairs[0]["first"], pairs[0]["second"]) == ("a1", "a4")
     assert len(pairs) == 2
 
@@ -191,7 +190,7 @@ def test_two_models_side_by_side(corpus: Path, tiny_folder: Path, tmp_path: Path
     assert result.exit_code == 0, result.output
     assert "opencse-mini" in result.stdout
     assert "A cat sleeps." in result.stdout
-    data = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))
+    data = json_in(tmp_path / "n.json")
     assert [asked["query"] for asked in data["queries"]] == ["A cat sleeps.", "Rain falls."]
     assert data["source"] == str(corpus)
     for asked in data["queries"]:

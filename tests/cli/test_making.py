@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from helpers import Run, accepted, refused
+from helpers import Run, accepted, json_in, refused, write_lines
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.models.whitening import Whitening
 from opencse.evaluation.transforms import sample_texts
@@ -28,7 +27,7 @@ HOW = (
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
     file = tmp_path_factory.mktemp("text") / "text.txt"
-    file.write_text("\n".join(sentences[:400]) + "\n", encoding="utf-8")
+    write_lines(file, sentences[:400])
     return file
 
 
@@ -46,11 +45,11 @@ def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: 
     left = ("modules.json", "last/modules.json", "start/config.json", "run.json", "metrics.jsonl", "report.html")
     for name in left:
         assert (out / name).is_file(), name
-    config = json.loads((out / "config.json").read_text())
+    config = json_in(out / "config.json")
     sizes = ("vocab_size", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     assert [config[size] for size in sizes] == [200, 1, 16, 2, 24]
     assert (config["max_position_embeddings"], config["hidden_dropout_prob"]) == (32, 0.1)
-    record = json.loads((out / "run.json").read_text())
+    record = json_in(out / "run.json")
     training = record["identity"]["recipe"]["training"]
     assert (training["tokens"], training["seed"]) == (2_000, 7)
     assert 2_000 / 256 - 1 < record["steps"] < 2_000 / 256 + 2

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from helpers import Run, accepted, refused
+from helpers import Run, accepted, json_in, refused
 from opencse import adapt
 from opencse.cli.parameters import Call, typed_command
 from opencse.commands.declared import Typed, command
@@ -146,7 +146,6 @@ def test_several_layers_and_dimensions_are_all_written(
     opencse: Run, tiny_folder: Path, small_sts: Path, tmp_path: Path
 ) -> None:
     """As many models as suites as layers as dimensions are not one record."""
-    import json
     import shutil
 
     shutil.copytree(tiny_folder, tmp_path / "other")
@@ -155,7 +154,7 @@ def test_several_layers_and_dimensions_are_all_written(
     shutil.copy(data / "sts" / "stsb" / "test.tsv", data / "sts" / "stsb" / "dev.tsv")
     options = ("--suite", "sts,dev", "--layers", "0,1", "--dimensions", "8,16", "--json", tmp_path / "r.json")
     accepted(opencse("evaluate", tiny_folder, tmp_path / "other", "--data", data, *options))
-    assert len(json.loads((tmp_path / "r.json").read_text())) == 16
+    assert len(json_in(tmp_path / "r.json")) == 16
 
 
 def test_half_of_a_surrogate_pair_in_documents(opencse: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from chat_servers import ChatRule
 from forked import Command, Forks
-from helpers import Run, accepted, refused
+from helpers import Run, accepted, json_in, refused, write_lines
 from opencse.commands import serving
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.labelling.labels import LabelFolder
@@ -96,7 +96,7 @@ def test_scores(opencse: Run, index: Path, tmp_path: Path, encoder: SentenceEnco
     printed, _ = accepted(opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu"))
     assert [line.split()[0] for line in printed.splitlines()[2:5]] == ["vectors", "BM25", "hybrid"]
     assert "label with its index too: opencse label INDEX INDEX --out FOLDER" in printed
-    assert json.loads(file.read_text())["systems"]["BM25"]["ndcg_at_10"] == 100
+    assert json_in(file)["systems"]["BM25"]["ndcg_at_10"] == 100
     assert opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")[0] == 2
     assert opencse("label", index, "--out", out, "--score", "--json", file, "--overwrite", "--device", "cpu")[0] == 0
 
@@ -138,7 +138,7 @@ TEXTS = ["Vinegar removes the limescale of years from a kettle.", "Snow fell on 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     path = tmp_path / "docs.txt"
-    path.write_text("\n".join(TEXTS) + "\n")
+    write_lines(path, TEXTS)
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import re
 import resource
@@ -20,7 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import Run, accepted
+from helpers import Run, accepted, write_lines, write_rows
 from opencse.commands import training
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
@@ -107,7 +106,7 @@ def test_documents_from_standard_input(
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "a.jsonl"
     rows = [{"_id": str(n), "title": f"Note {n}", "text": f"The valve {n} leaks. It was tightened."} for n in range(9)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(path, rows)
     with standard_input(path):
         code, _, err = opencse(*arguments)
     assert code == 0, err
@@ -199,7 +198,7 @@ def files_up_to(size: int) -> Iterator[None]:
 def good(tiny_folder: Path, small_sts: Path, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, adapters, a text and evaluation data."""
     folder = tmp_path_factory.mktemp("full")
-    (folder / "text.txt").write_text("\n".join(sentences[:60]) + "\n")
+    write_lines(folder / "text.txt", sentences[:60])
     SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu", layers=1).save(folder / "model")
     shutil.copytree(small_sts, folder / "sts")
     settings = ["training.max_steps=1", "training.batch_size=4", "encoder.lora.rank=2"]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import opencse
+from helpers import json_in, write_lines
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.opening import load
 from opencse.encoder.static import StaticEncoder
@@ -52,7 +53,7 @@ def loaded_by(folder: Path, *commands: list[str]) -> list[list[str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    write_lines(tmp_path / "texts.txt", TEXTS)
     task = tmp_path / "retrieval" / "tea"
     (task / "qrels").mkdir(parents=True)
     rows = [json.dumps({"_id": str(number), "text": text}) for number, text in enumerate(TEXTS)]
@@ -95,16 +96,16 @@ def test_no_command_of_the_built_in_encoder_loads_torch(folder: Path) -> None:
         ["recipes", "show", "simcse", "--source"],
     ]
     pairs = [f"Is kettle {n} new?\tThe kettle {n} was bought today." for n in range(20)]
-    (folder / "pairs.tsv").write_text("\n".join(["anchor\tpositive", *pairs]) + "\n", encoding="utf-8")
+    write_lines(folder / "pairs.tsv", ["anchor\tpositive", *pairs])
     long = [f"The kettle number {n} is made of steel. It boils {n} cups of water at once." for n in range(24)]
-    (folder / "long.txt").write_text("\n".join(long) + "\n", encoding="utf-8")
+    write_lines(folder / "long.txt", long)
     shutil.copytree(builtin_folder(), folder / "model")
     assert loaded_by(folder, *commands)[-1] == []
     expected = SentenceEncoder.load("opencse-mini", device="cpu").encode(TEXTS)
     np.testing.assert_array_equal(np.load(folder / "vectors.npy"), expected)
-    hits = json.loads((folder / "hits.json").read_text(encoding="utf-8"))["queries"][0]["hits"]
+    hits = json_in(folder / "hits.json")["queries"][0]["hits"]
     assert len(hits) == len(TEXTS)
-    checked = json.loads((folder / "check.json").read_text(encoding="utf-8"))
+    checked = json_in(folder / "check.json")
     assert (checked["rows"], checked["max_length"]) == (20, 32)
     assert "--recipe simcse-supervised" in checked["command"]
 
@@ -159,4 +160,4 @@ def test_an_export_next_to_a_network_is_used_for_a_few_texts(folder: Path, tiny_
     opencse.build_index(folder / "index", folder / "model", TEXTS, cut=False, device="cpu")
     commands = [["similarity", "model", *TEXTS], ["index", "query", "index", "a hot drink", "--json", "hits.json"]]
     assert loaded_by(folder, *commands)[-1] == []
-    assert len(json.loads((folder / "hits.json").read_text(encoding="utf-8"))["queries"][0]["hits"]) == len(TEXTS)
+    assert len(json_in(folder / "hits.json")["queries"][0]["hits"]) == len(TEXTS)

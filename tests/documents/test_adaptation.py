@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers import Broken, Run, accepted, refused
+from helpers import Broken, Run, accepted, refused, rows_in, write_rows
 from opencse import SentenceEncoder, adapt
 from opencse.documents.adaptation import Adaptation, AdaptationSources, plan_adaptation
 from opencse.documents.advice import RECIPE
@@ -52,30 +51,25 @@ def folder(text: Path, tmp_path: Path) -> Path:
     ]
     folder = tmp_path / "articles"
     folder.mkdir()
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_rows(folder / "corpus.jsonl", records)
     return folder
 
 
 @pytest.mark.slow
-def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
-    result = adapt(folder, tmp_path / "out", model=BUILTIN, settings=[*QUICK, "training.learning_rate=0.05"])
-    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+def test_a_resumed_run_is_the_same_and_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
+    settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
+    whole = adapt(folder, tmp_path / "whole", model=BUILTIN, settings=settings)
+    lines = rows_in(tmp_path / "whole" / "metrics.jsonl")
     found = [line for line in lines if "dev" in line and "average_of_step" not in line]
     assert [line["step"] for line in found] == [0, 3, 6]
     assert any(line.get("dev_share") == 0.5 for line in found), "a large rate goes too far, and half the way is better"
-    SentenceEncoder.load(result.folder)
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
-    settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
-    whole = adapt(folder, tmp_path / "whole", model=BUILTIN, settings=settings)
     with pytest.raises(InterruptedRunError):
         adapt(folder, tmp_path / "broken", model=BUILTIN, settings=settings, progress=Broken(5, KeyboardInterrupt()))
     resumed = adapt(folder, tmp_path / "broken", model=BUILTIN, settings=settings, resume=True)
     assert resumed.verdict == whole.verdict
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    SentenceEncoder.load(resumed.folder)
 
 
 class Teaching(Silent):
@@ -107,7 +101,7 @@ def test_a_teacher_reads_each_text_once_and_is_imitated_by_a_resumed_run_too(
     monkeypatch.setattr(imitation, "_BLOCK", 500)
     settings = [
         "training.max_steps=30",
-        "training.evaluate_every=10",
+        "training.evaluate_every=30",
         "training.batch_size=16",
         "objective.negatives=[]",
         "encoder.layers=1",
@@ -130,7 +124,7 @@ def test_a_teacher_reads_each_text_once_and_is_imitated_by_a_resumed_run_too(
     assert resumed.verdict == whole.verdict
     for name in ("model.safetensors", "last/model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    lines = rows_in(tmp_path / "whole" / "metrics.jsonl")
     distances = [line["teacher_distance"] for line in lines if "teacher_distance" in line]
     assert sum(distances[-5:]) < 0.92 * sum(distances[:5])
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from helpers import write_rows
 from opencse.documents.adaptation import AdaptationSources, read_pairs
 from opencse.documents.dev_choice import Dev
 from opencse.errors import UserError
@@ -18,7 +18,7 @@ def folder(tmp_path: Path) -> Path:
     documents = [{"_id": str(n), "title": f"Thing {n}", "text": f"It has {n} parts."} for n in range(6)]
     queries = [{"_id": f"q{n}", "text": f"question {n}"} for n in range(3)]
     for name, records in (("corpus", documents), ("queries", queries)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        write_rows(tmp_path / f"{name}.jsonl", records)
     (tmp_path / "qrels").mkdir()
     train = "query-id\tcorpus-id\tscore\nq0\t4\t1\nq0\t2\t2\nq1\t3\t0\nq1\t5\t1\n"
     (tmp_path / "qrels" / "train.tsv").write_text(train)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import opencse
-from helpers import Heard
+from helpers import Heard, rows_in
 from opencse import InterruptedRunError, UserError
 from opencse.documents.adaptation import AdaptationSources, plan_adaptation, written_about
 from opencse.documents.continuing import Growth, KnownDocuments
@@ -133,7 +133,7 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest
     assert f"continue   {tmp_path / 'a'}: 600 documents are new, 700 are known" in heard.said
     assert ("; new titles " in result.verdict) == (result.kept != "start")
     assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of([*OLD, *NEW], with_questions=False)
-    logged = [json.loads(line) for line in (tmp_path / "b" / "metrics.jsonl").read_text().splitlines()]
+    logged = rows_in(tmp_path / "b" / "metrics.jsonl")
     assert any(key.startswith("dev_old_") for line in logged for key in line)
     with pytest.raises(UserError, match="nothing is new"):
         opencse.adapt(grown, tmp_path / "c", continue_from=tmp_path / "b", settings=settings)

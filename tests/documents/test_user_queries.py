@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import write_collection
+from helpers import filled, write_collection
 from opencse import SentenceEncoder
 from opencse.documents.dev_choice import Dev, UserQueries
 from opencse.evaluation.embedding import EmbeddingModel
@@ -20,7 +20,7 @@ from opencse.training.questions import Questions
 
 @pytest.fixture
 def beir(tmp_path: Path) -> Path:
-    lines = [line for line in sample.TRAIN.read_text().splitlines() if line][:200]
+    lines = filled(sample.TRAIN)[:200]
     queries = {f"q{n}": " ".join(lines[n].split()[:4]) for n in range(0, 200, 5)}
     judged = [(f"q{n}", f"d{n + more}", 1 + more) for n in range(0, 200, 5) for more in (0, 1)]
     return write_collection(tmp_path, {f"d{n}": line for n, line in enumerate(lines)}, queries, judged)

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import opencse
-from helpers import Heard
+from helpers import Heard, write_lines
 from opencse.encoder import first_look as module
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -76,7 +76,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_encode_says_what_it_chose(encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEAST_COSINE", 0.99)
     heard, file, out = Heard(), tmp_path / "texts.txt", tmp_path / "vectors.npy"
-    file.write_text("\n".join(FOUR_TEXTS) + "\n", encoding="utf-8")
+    write_lines(file, FOUR_TEXTS)
     opencse.encode(encoder, file, out, precision="auto", progress=heard)
     assert sum(line.startswith("precision  bf16 (auto: this CPU is fast") for line in heard.said) == 1
     np.testing.assert_array_equal(np.load(out), encoder.encode(FOUR_TEXTS, precision="bf16"))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import Heard
+from helpers import Heard, write_lines
 from numbered import LINES
 from opencse import UserError
 from opencse.bulk.encoding_settings import EncodingSettings, Form
@@ -71,7 +71,7 @@ def test_a_folder_made_by_actors_one_of_which_is_killed(
     tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("long.txt").write_text("\n".join(f"{line} once more {n}" for n in range(70) for line in LINES) + "\n")
+    write_lines(Path("long.txt"), (f"{line} once more {n}" for n in range(70) for line in LINES))
     source, killed, said = Source("long.txt"), list[int](), list[str]()
 
     def kill(done: int, rows: int) -> None:
@@ -148,7 +148,7 @@ def test_the_runs_of_a_study_one_of_which_is_killed(
     small_sts: Path, tiny_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     text = tmp_path / "text.txt"
-    text.write_text("\n".join(sentences[:40]) + "\n")
+    write_lines(text, sentences[:40])
     study = Study(
         text=Source(str(text)),
         out=tmp_path / "here",

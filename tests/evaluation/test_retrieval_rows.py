@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 import opencse
 import opencse as library
-from helpers import Heard, Run, accepted, filled, refused, write_collection
+from helpers import Heard, Run, accepted, filled, json_in, refused, rows_in, write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
@@ -28,7 +27,7 @@ from opencse.search.index import Index
 from opencse.text import sample
 from search_texts import LINES
 
-TEXTS = list(dict.fromkeys(filled(sample.TRAIN)))[:300]
+TEXTS = list(dict.fromkeys(filled(sample.TRAIN)))[:150]
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +37,10 @@ def mini() -> EmbeddingModel:
 
 @pytest.fixture(scope="module")
 def task() -> RetrievalTask:
-    """Each 10th text is asked for by a fourth of its words; every third document is 30 texts, in passages."""
-    rows = range(0, 300, 10)
+    """Each fifth text is asked for by a fourth of its words; every third document is 30 texts, in passages."""
+    rows = range(0, 150, 5)
     queries = [" ".join(TEXTS[row].lower().split()[1::4]) for row in rows]
-    ids = [f"d{row}" for row in range(300)]
+    ids = [f"d{row}" for row in range(150)]
     texts = [" ".join(TEXTS[row : row + 30]) if row % 3 == 1 else text for row, text in enumerate(TEXTS)]
     return RetrievalTask("toy", ids, texts, [f"q{row}" for row in rows], queries, [{row: 1} for row in rows], 0)
 
@@ -57,7 +56,7 @@ def test_hybrid_rows_rank_as_an_index_does(
         SentenceEncoder.load("opencse-mini", device="cpu"),
         how=BuildSettings(language=language),
     )
-    assert len(index) > 400
+    assert len(index) > 200
     both = ByBoth(weight, TaskKeywords(language), mini.split)
     embedded = Retrieval(ranker=both).embed(mini, [task])
     hits = index.search(task.queries, 60, hybrid=True, hybrid_weight=weight)
@@ -151,7 +150,7 @@ def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, 
     )
     assert "weight of the vectors 0.30 (twenty queries)" in err
     assert "index + BM25" in out
-    scores = [row["scores"][0] for row in json.loads((tmp_path / "rows.json").read_text())]
+    scores = [row["scores"][0] for row in json_in(tmp_path / "rows.json")]
     assert [score["extras"]["ranked_by"] for score in scores] == [
         "BM25",
         "cosine of passages",
@@ -169,7 +168,7 @@ def test_documents_that_one_of_both_lacks_are_counted(opencse: Run, tmp_path: Pa
         opencse("evaluate", folder, "--data", collection, "--suite", "retrieval", "--json", tmp_path / "row.json")
     )
     assert "lacks 1 document of answers, which count as not found, and has 1 that answers lacks" in err
-    row = json.loads((tmp_path / "row.json").read_text())
+    row = json_in(tmp_path / "row.json")
     index = row["settings"]["index"]
     assert (index["absent"], index["others"]) == ({"answers": 1}, {"answers": 1})
     assert row["scores"][0]["extras"]["by_query"]["q2"] == 0
@@ -212,10 +211,7 @@ def expected_ndcg(data: Path, cross_encoder: Path) -> dict[str, float]:
     import pytrec_eval
     from sentence_transformers import CrossEncoder
 
-    documents, queries = (
-        [json.loads(line) for line in (data / name).read_text().splitlines()]
-        for name in ("corpus.jsonl", "queries.jsonl")
-    )
+    documents, queries = (rows_in(data / name) for name in ("corpus.jsonl", "queries.jsonl"))
     qrels: dict[str, dict[str, int]] = {}
     for line in (data / "qrels" / "test.tsv").read_text().splitlines()[1:]:
         query, document, level = line.split("\t")

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
-from helpers import record_of
+from helpers import json_in, record_of, write_lines
 from opencse.errors import UserError
 from opencse.evaluation import (
     TASKS,
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
             path = tmp_path / task.key / f"{subset}.tsv"
             path.parent.mkdir(exist_ok=True)
             lines = ["\t".join(map(str, row)) for row in rows(100 * t + k, 6 + 3 * k)]
-            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            write_lines(path, lines)
     return tmp_path
 
 
@@ -179,7 +179,7 @@ def test_a_record_is_read_again_and_one_of_before_is_refused(tmp_path: Path) -> 
     assert again.to_dict() == result.to_dict()
     assert not again.arrays()
     assert set(result.arrays()) == {"stsb.gold", "stsb.cosine"}
-    data = json.loads((tmp_path / "new.json").read_text(encoding="utf-8"))
+    data = json_in(tmp_path / "new.json")
     assert {"interval", "extras", "arrays"}.isdisjoint(data["scores"][0]), "what is not there is left out"
     del data["scores"]
     for version, message in (
@@ -239,7 +239,7 @@ def test_faulty_rows_and_columns_are_told(space: Path) -> None:
     path = space / "sts12-sts" / "test.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines()
     bad = json.loads(lines[3]) | {"sentence2": "  "}
-    path.write_text("\n".join([*lines[:3], json.dumps(bad), *lines[4:]]) + "\n", encoding="utf-8")
+    write_lines(path, [*lines[:3], json.dumps(bad), *lines[4:]])
     with pytest.raises(UserError, match=r"sts12-sts, row 4: sentence2 is empty"):
         load_sts_hub(["sts12"], root=space)
     path = space / "sts14-sts" / "test.jsonl"

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import f1_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
-from helpers import record_of
+from helpers import record_of, write_lines
 from opencse.errors import UserError
 from opencse.evaluation.classifiers import Classifiers
 from opencse.evaluation.cross_validation import L2, MODES, kfold, nested, split
@@ -165,7 +165,7 @@ def seven(tmp_path: Path) -> Path:
 
     def write(task: str, part: str, text: list[str]) -> None:
         (tmp_path / task).mkdir(exist_ok=True)
-        (tmp_path / task / f"{part}.tsv").write_text("\n".join(text) + "\n", encoding="utf-8")
+        write_lines(tmp_path / task / f"{part}.tsv", text)
 
     for seed, key in enumerate(("mr", "cr", "subj", "mpqa")):
         write(key, "all", lines(90 + seed, seed))

@@ -15,7 +15,7 @@ from scipy.stats import norm, spearmanr
 from sentence_transformers import SentenceTransformer
 
 import opencse
-from helpers import Heard, write_collection
+from helpers import Heard, write_collection, write_lines
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
@@ -39,7 +39,7 @@ JUDGED = EmbeddingModel("letters", letters, pooling="none", device="cpu")
 @pytest.fixture
 def corpus(tmp_path: Path, sentences: list[str]) -> Path:
     path = tmp_path / "corpus.txt"
-    path.write_text("\n".join(sentences[:200]) + "\n")
+    write_lines(path, sentences[:200])
     return path
 
 
@@ -103,7 +103,7 @@ def test_every_suite_fits_each_task_by_itself(sentences: list[str], tmp_path: Pa
         assert {key: both[key] for key in expected} == pytest.approx(expected, abs=1e-9)
     heard = Heard()
     corpus = tmp_path / "corpus.txt"
-    corpus.write_text("\n".join(sentences[:200]) + "\n")
+    write_lines(corpus, sentences[:200])
     (tmp_path / "sts" / "stsb").mkdir(parents=True)
     rows = (f"{i % 5}\t{a}\t{b}\n" for i, (a, b) in enumerate(zip(sentences[:40], sentences[9:49], strict=True)))
     (tmp_path / "sts" / "stsb" / "dev.tsv").write_text("".join(rows))

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast
 
 import opencse
-from helpers import Run, accepted
+from helpers import Run, accepted, write_lines
 from opencse.arrays import Vectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -109,7 +109,7 @@ def test_words_of_the_text_and_the_fit(
 ) -> None:
     scattered(encoder).save(tmp_path / "start")
     text = tmp_path / "text.txt"
-    text.write_text("\n".join(sentences[:300]) + "\n")
+    write_lines(text, sentences[:300])
     options = ("--corpus", text, "--dimension", "16", "--set", "words=40", "--set", "fewest=2", "--set", "ridge=0.1")
     out, err = accepted(opencse("export", "static", tmp_path / "start", "--out", tmp_path / "table", *options))
     assert out.strip() == str(tmp_path / "table")

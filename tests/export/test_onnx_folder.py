@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 import opencse
-from helpers import Run, accepted
+from helpers import Run, accepted, json_in, refused
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.pairs import ScoredPairs
@@ -113,7 +113,11 @@ def test_backbones_pooling_dense_layers_and_prompt(
 @pytest.mark.slow
 def test_the_example_runs_without_torch(opencse: Run, tmp_path: Path) -> None:
     """The page's twenty lines, in a process that refuses torch, transformers and opencse, on opencse-mini in int8."""
-    out, err = accepted(opencse("export", "onnx", "opencse-mini", "--out", tmp_path / "exported", "--int8"))
+    (tmp_path / ".writing-1-exported").mkdir()  # as a kill before the final move leaves it
+    command = ("export", "onnx", "opencse-mini", "--out", tmp_path / "exported", "--int8")
+    out, err = accepted(opencse(*command))
+    assert [path.name for path in tmp_path.iterdir()] == ["exported"]
+    refused(opencse(*command), "holds an ONNX export already")
     assert out.strip() == str(tmp_path / "exported")
     assert {file.name for file in (tmp_path / "exported").iterdir()} == {
         "model.onnx",
@@ -135,7 +139,7 @@ def test_the_example_runs_without_torch(opencse: Run, tmp_path: Path) -> None:
     expected = SentenceEncoder.load(device="cpu").similarity(texts, texts)
     assert np.abs(found - expected).max() < 0.06
     assert np.abs(found - expected).max() > 0, "int8 is not float32"
-    about = json.loads((tmp_path / "exported" / "export.json").read_text())
+    about = json_in(tmp_path / "exported" / "export.json")
     assert about["precision"] == "int8"
     loss = about["int8"]
     assert 0.95 < loss["worst_cosine"] <= loss["cosine"] < 1
@@ -198,7 +202,7 @@ def test_queries_and_documents_have_their_prompts(tmp_path: Path, sentences: lis
     encoder = SentenceEncoder.load(folder, device="cpu", layers=0)
     (tmp_path / "out").mkdir()
     opencse.export_onnx(encoder, tmp_path / "out", text=sentences[:20])
-    about = json.loads((tmp_path / "out" / "export.json").read_text(encoding="utf-8"))
+    about = json_in(tmp_path / "out" / "export.json")
     assert about["prompt"] == "query: "
     assert {key: about[key] for key in ("prompts", "default_prompt_name")} == LAYOUTS["e5-default-query"]
     exported, texts = OnnxEncoder(tmp_path / "out"), [*sentences[20:26], "a"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run, accepted
+from helpers import Run, accepted, write_rows
 from hostile.harness import Case, cases, refuse
 from opencse import build_index
 
@@ -114,7 +114,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def indexed(world: Path, sound: Path) -> Path:
     """The world with an index in it, damaged ones, and rows with faults; they go with the test."""
     shutil.copytree(sound, world / "ix")
-    (world / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_rows(world / "rows.jsonl", ROWS)
     (world / "same-ids.jsonl").write_text("".join(json.dumps(row | {"id": "r1"}) + "\n" for row in ROWS))
     (world / "not-a-number.jsonl").write_text("".join(json.dumps(row | {"n": float("nan")}) + "\n" for row in ROWS))
     return world

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers import Run
+from helpers import Run, write_lines
 from hostile.harness import Case, refuse
 from opencse.cli.app import COMMANDS, app
 from opencse.encoder.encoder import SentenceEncoder
@@ -170,9 +170,9 @@ def taken_world(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path, sma
     for folder in ("mine", "words", "links", "hard"):
         (world / folder).mkdir()
     lines = [f"The {one} cat sees the {other} dog." for one in ("old", "new", "red") for other in ("big", "sad", "odd")]
-    (world / TEXT).write_text("\n".join(lines) + "\n")
+    write_lines(world / TEXT, lines)
     (world / PAIRS).write_text('{"anchor": "a cat", "positive": "the cat"}\n' * 4)
-    (world / GRADED).write_text("\n".join(f"{number}\t{line}\t{lines[0]}" for number, line in enumerate(lines)) + "\n")
+    write_lines(world / GRADED, (f"{number}\t{line}\t{lines[0]}" for number, line in enumerate(lines)))
     shutil.copytree(tiny_folder, world / MODEL)
     shutil.copytree(small_sts, world / STS)
     Index.build(world / IX, lines, SentenceEncoder.load(device="cpu"), model="opencse-mini").close()

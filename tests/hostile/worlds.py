@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from helpers import filled, json_in, write_lines
 from opencse.text import sample
 
 BAD_TEXTS: dict[str, bytes] = {
@@ -70,15 +71,15 @@ BAD_RECIPES: dict[str, str] = {
     "empty.toml": "",
 }
 
-LINES = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:24]
-PAIRS = [line for line in sample.DEV.read_text(encoding="utf-8").splitlines() if line][:12]
+LINES = filled(sample.TRAIN)[:24]
+PAIRS = filled(sample.DEV)[:12]
 
 
 def build_world(folder: Path, tiny: Path, sts: Path) -> Path:
     """The files; ``tiny`` is a transformers folder, ``sts`` one with the seven tasks."""
     folder.mkdir()
-    (folder / "good.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    (folder / "good.tsv").write_text("\n".join(PAIRS) + "\n", encoding="utf-8")
+    write_lines(folder / "good.txt", LINES)
+    write_lines(folder / "good.tsv", PAIRS)
     (folder / "good.csv").write_text("anchor,positive\n" + "a text,its pair\n" * 4, encoding="utf-8")
     (folder / "good.toml").write_text('name = "good"\ntitle = "t"\n', encoding="utf-8")
     for name, content in (BAD_TEXTS | BAD_PAIRS).items():
@@ -118,7 +119,7 @@ MODELS = (
 def _bad_models(folder: Path) -> None:
     for name in MODELS:
         shutil.copytree(folder / "tiny", folder / name)
-    config = json.loads((folder / "tiny" / "config.json").read_text())
+    config = json_in(folder / "tiny" / "config.json")
     (folder / "model-config" / "config.json").write_text("{")
     (folder / "model-kind" / "config.json").write_text(json.dumps(config | {"model_type": "no-such-kind"}))
     (folder / "model-weights" / "model.safetensors").write_bytes(b"nothing of the kind")
@@ -145,7 +146,7 @@ def sentence_model(folder: Path) -> None:
     ]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
-    width = json.loads((folder / "config.json").read_text())["hidden_size"]
+    width = json_in(folder / "config.json")["hidden_size"]
     pooling = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from counted_words import SMALL
+from helpers import write_lines
 from opencse.making.static import Static, build
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.readers import Source
@@ -24,7 +25,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, sente
     path = tmp_path_factory.mktemp("text") / "a.txt"
     seen = {token for text in sentences[:600] for token in tokenizer.hf.tokenize(text)}
     lone = min(token for token in tokenizer.hf.get_vocab() if token.isalpha() and token.isascii() and token not in seen)
-    path.write_text("\n".join([*sentences[:600], lone]) + "\n")
+    write_lines(path, [*sentences[:600], lone])
     return Source(str(path))
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers import json_in
 from opencse.errors import UserError
 from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
@@ -146,7 +147,7 @@ def test_a_new_backbone_is_a_function_of_its_seed(sentences: list[str], tmp_path
     key = "bert.encoder.layer.0.attention.self.query.weight"
     assert not torch.equal(weights["a"][key], weights["c"][key])
     assert float(weights["a"][key].std()) == pytest.approx(0.02, rel=0.1)
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    config = json_in(tmp_path / "a" / "config.json")
     sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size", "max_position_embeddings")
     assert [config[name] for name in sizes] == [len(tokenizer), 64, 1, 64, 48]
     assert Tokenizer.load(tmp_path / "a").vocabulary_size == len(tokenizer)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helpers import write_tiny_bert
+from helpers import json_in, write_tiny_bert
 from layout_folders import write
 from layouts import READ
 from opencse.encoder.encoder import SentenceEncoder
@@ -43,7 +43,7 @@ def stock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    value = json.loads(path.read_text(encoding="utf-8"))
+    value = json_in(path)
     change(value)
     path.write_text(json.dumps(value), encoding="utf-8")
 

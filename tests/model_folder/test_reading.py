@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
@@ -38,7 +39,7 @@ def put(path: str, **values: Any) -> Edit:
 
     def edit(folder: Path) -> None:
         file = folder / path
-        config = json.loads(file.read_text()) if file.is_file() else {}
+        config = json_in(file) if file.is_file() else {}
         config |= values
         file.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from helpers import json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.description import (
@@ -69,10 +70,10 @@ WEIGHT = HybridWeight(0.4, "300 questions about kettles")
 
 def test_it_is_saved_loaded_and_saved_again_with_the_encoder(tmp_path: Path, encoder: SentenceEncoder) -> None:
     encoder.save(tmp_path / "first")
-    before = json.loads((tmp_path / "first" / SENTENCE_CONFIG).read_text())
+    before = json_in(tmp_path / "first" / SENTENCE_CONFIG)
     assert Stated(tmp_path / "first").hybrid_weight is None
     write_hybrid_weight(tmp_path / "first", WEIGHT)
-    after = json.loads((tmp_path / "first" / SENTENCE_CONFIG).read_text())
+    after = json_in(tmp_path / "first" / SENTENCE_CONFIG)
     assert after == {**before, "hybrid_search": {"weight": 0.4, "source": "300 questions about kettles"}}
     loaded = SentenceEncoder.load(tmp_path / "first", device="cpu")
     assert loaded.hybrid_weight == WEIGHT

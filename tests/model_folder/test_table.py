@@ -18,6 +18,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, processors
 
 import opencse
+from helpers import json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
@@ -112,7 +113,7 @@ def test_a_model2vec_folder_has_the_vectors_of_model2vec(kind: str, normalize: b
     if kind == "WordPiece":
         (tmp_path / "theirs" / "modules.json").unlink()
     if how == "no max_length":
-        about = json.loads((tmp_path / "theirs" / "config.json").read_text())
+        about = json_in(tmp_path / "theirs" / "config.json")
         del about["max_length"]
         (tmp_path / "theirs" / "config.json").write_text(json.dumps(about))
     texts = [*TEXTS, *UNKNOWN]
@@ -167,7 +168,7 @@ def test_the_names_of_special_tokens_in_a_text_are_read_as_its_tokenizer_does(
 ) -> None:
     folder = shutil.copytree(theirs, tmp_path / "model")
     file = next(folder.rglob("tokenizer.json"))
-    stated = json.loads(file.read_text(encoding="utf-8"))
+    stated = json_in(file)
     if not kept:
         stated["added_tokens"] = []
         del stated["model"]["vocab"]["[PAD]"]

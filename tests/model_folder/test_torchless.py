@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from helpers import json_in
 from layout_folders import write
 from layouts import READ
 from opencse.model_folder.layout import TOKEN_WEIGHTS_TENSOR
@@ -28,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def change(name: str, **entries: Any) -> Callable[[Path], None]:
     def apply(folder: Path) -> None:
         path = folder / name
-        stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        stated = json_in(path) if path.is_file() else {}
         path.write_text(json.dumps(stated | entries), encoding="utf-8")
 
     return apply

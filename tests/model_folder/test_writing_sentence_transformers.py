@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from sentence_transformers.sentence_transformer.modules import (
     Pooling as TheirPooling,
 )
 
+from helpers import json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
@@ -82,7 +82,7 @@ def kept_head(encoder: SentenceEncoder) -> None:
 def check_saved(encoder: SentenceEncoder, folder: Path, texts: list[str], dtype: torch.dtype) -> NDArray[np.float32]:
     """Both libraries open the saved folder with the same vectors; only stock modules are listed."""
     encoder.save(folder, dtype=dtype)
-    listing = json.loads((folder / "modules.json").read_text())
+    listing = json_in(folder / "modules.json")
     assert {entry["type"] for entry in listing} <= STOCK
     modules = list(SentenceTransformer(str(folder), device="cpu").children())
     assert {type(module).__module__.split(".")[0] for module in modules} == {"sentence_transformers"}
@@ -154,7 +154,7 @@ STACKS = [
 def test_folder_of_sentence_transformers(name: str, start: Path, texts: list[str], tmp_path: Path) -> None:
     model = SentenceTransformer(modules=stack(name, start), device="cpu")
     model.save(str(tmp_path), create_model_card=False)
-    types = [entry["type"] for entry in json.loads((tmp_path / "modules.json").read_text())]
+    types = [entry["type"] for entry in json_in(tmp_path / "modules.json")]
     assert types[0] == "sentence_transformers.base.modules.transformer.Transformer", "the layout of release 6"
     agree(ours(tmp_path, texts), np.asarray(model.encode(texts, show_progress_bar=False)))
     agree(ours(tmp_path, texts), theirs(tmp_path, texts))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -13,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from helpers import Broken, resumed_is_whole
+from helpers import Broken, json_in, resumed_is_whole
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense, HeadSettings, Projection, as_saved, new_head
@@ -67,9 +66,9 @@ def theirs(folder: Path, texts: list[str]) -> NDArray[np.float32]:
 
 
 def dense_of(folder: Path) -> list[tuple[int, int, str]]:
-    listing = json.loads((folder / "modules.json").read_text())
+    listing = json_in(folder / "modules.json")
     configs = [
-        json.loads((folder / entry["path"] / "config.json").read_text())
+        json_in(folder / entry["path"] / "config.json")
         for entry in listing
         if entry["type"] == "sentence_transformers.models.Dense"
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM
 
+from helpers import json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import MaskedTokens
@@ -121,7 +121,7 @@ def test_a_decoder_of_its_own_starts_as_the_word_embeddings_and_is_saved(tiny_fo
     with torch.no_grad():
         decoder.add_(0.5 * torch.randn(decoder.shape, generator=torch.Generator().manual_seed(3)))
     check_saved_with_its_head(encoder, tmp_path / "saved")
-    assert json.loads((tmp_path / "saved" / "config.json").read_text())["tie_word_embeddings"] is False
+    assert json_in(tmp_path / "saved" / "config.json")["tie_word_embeddings"] is False
 
 
 def test_half_precision_weights_are_saved_with_their_head(tiny_folder: Path, tmp_path: Path) -> None:

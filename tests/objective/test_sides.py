@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import objective_of
+from helpers import json_in, objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.objective import Objective
@@ -123,7 +123,7 @@ BOTH: set[Request[Any]] = {Sentences(), Clean()}
 
 def with_dropout(folder: Path, target: Path, hidden: float, attention: float) -> SentenceEncoder:
     shutil.copytree(folder, target)
-    config = json.loads((target / "config.json").read_text())
+    config = json_in(target / "config.json")
     config |= {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
     (target / "config.json").write_text(json.dumps(config))
     return SentenceEncoder.load(target, pooling="mean", device="cpu").train()

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from helpers import write_tiny_bert
+from helpers import json_in, write_tiny_bert
 from recorded.suites import CASES, record_suite, write_data
 from recorded.training import record_run, runs
 
@@ -78,7 +78,7 @@ def write(path: Path, record: Record) -> None:
 
 def read(path: Path) -> Record:
     """A record that `write` wrote."""
-    record: Record = json.loads(path.read_text(encoding="utf-8"))
+    record: Record = json_in(path)
     return record
 
 

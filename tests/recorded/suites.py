@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import opencse
-from helpers import filled, write_collection, write_small_sts
+from helpers import filled, write_collection, write_lines, write_small_sts
 from opencse.text import sample
 
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -61,7 +61,7 @@ def write_data(folder: Path) -> Path:
 
 def _write(path: Path, lines: list[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_lines(path, lines)
 
 
 def _regressor(folder: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any, Literal
 
 from safetensors.torch import load_file
 
 import opencse
-from helpers import filled
+from helpers import filled, rows_in
 from opencse.objective.objective import Objective
 from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
@@ -110,7 +109,7 @@ def record_run(name: str, model: Path, folder: Path) -> dict[str, Any]:
     dev: Literal["sample"] | None = "sample" if name in JUDGED else None
     also = [sentences[-ROWS:] for _ in loaded.datasets or ()]
     opencse.train(text, folder, recipe=recipe, model=model, settings=settings, dev=dev, device="cpu", also=also)
-    records: list[dict[str, Any]] = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    records: list[dict[str, Any]] = rows_in(folder / "metrics.jsonl")
     columns: dict[str, dict[int, float]] = {}
     for one in records:
         for key, value in one.items():

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from cross_encoders import write_cross_encoder, write_sentence_transformers
+from helpers import json_in
 from opencse.errors import UserError
 from opencse.reranking.cross_encoder import read_cross_encoder
 
@@ -24,7 +25,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, cross_encoder: Path) -> Path
 def edited(folder: Path, copy: Path, file: str, change: Callable[[Any], object]) -> Path:
     shutil.copytree(folder, copy)
     path = copy / file
-    content = json.loads(path.read_text()) if path.exists() else {}
+    content = json_in(path) if path.exists() else {}
     changed = change(content)
     path.write_text(json.dumps(content if changed is None else changed))
     return copy

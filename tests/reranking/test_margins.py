@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import opencse as library
-from helpers import Run, accepted
+from helpers import Run, accepted, rows_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Count
 from opencse.reranking.cross_encoder import CrossEncoder
@@ -93,7 +93,7 @@ def test_mined_rows_have_margins_and_train_a_student(
 ) -> None:
     out, how = tmp_path / "margins.jsonl", Mining(count=2, pick=pick, seed=3)
     mined = library.index_negatives(folder, PAIRS, out, how=how, teacher=cross_encoder, least_margin=0.0, device="cpu")
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = rows_in(out)
     expected = MarginTeacher(CrossEncoder.load(cross_encoder, device="cpu")).margins(
         [(row["anchor"], row["positive"], row["negative"]) for row in rows]
     )
@@ -106,7 +106,7 @@ def test_mined_rows_have_margins_and_train_a_student(
         library.index_negatives(folder, PAIRS, every, how=how, teacher=cross_encoder, device="cpu")
         plain = tmp_path / "plain.jsonl"
         library.index_negatives(folder, PAIRS, plain, how=how, device="cpu")
-        without = [json.loads(line) for line in plain.read_text().splitlines()]
+        without = rows_in(plain)
         assert [{**row, "margin": None} for row in without] == [
             {**json.loads(line), "margin": None} for line in every.read_text().splitlines()
         ]

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import opencse
-from helpers import Broken, Heard, Run, Stopped, accepted
+from helpers import Broken, Heard, Run, Stopped, accepted, write_lines
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import Environment
@@ -45,7 +45,7 @@ TEXTS = ["A dog barks.", "It rains in the hills."]
 
 @pytest.fixture
 def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> TrainRun:
-    (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
+    write_lines(tmp_path / "text.txt", sentences[:24])
     text = Source(str(tmp_path / "text.txt"))
     return TrainRun(text=text, model=str(tiny_folder), settings=SETTINGS, dev="sample", device="cpu")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from helpers import Run, Stopped, refused
+from helpers import Run, Stopped, json_in, refused, write_lines
 from opencse.errors import InterruptedRunError
 from opencse.runs.folder import RunFolder
 from opencse.runs.run import Run as TrainRun
@@ -36,7 +36,7 @@ OPTIONS = [part for setting in SETTINGS for part in ("--set", setting)]
 def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a text, dev pairs, a start, and a run that was killed after its second step."""
     folder = tmp_path_factory.mktemp("interrupted")
-    (folder / "text.txt").write_text("\n".join(sentences[:12]) + "\n")
+    write_lines(folder / "text.txt", sentences[:12])
     shutil.copy(sample.DEV, folder / "dev.tsv")
     shutil.copytree(tiny_folder, folder / "start")
     job = TrainRun(
@@ -118,7 +118,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_changed_content_under_the_same_name_is_not_gone_on_with(
     opencse: Run, here: Path, change: Callable[[Path], None], told: str
 ) -> None:
-    record = json.loads((here / "run" / "run.json").read_text())
+    record = json_in(here / "run" / "run.json")
     record["identity"] |= {"model": "start", "dev": "dev.tsv"}
     (here / "run" / "run.json").write_text(json.dumps(record))
     change(here)

@@ -7,15 +7,12 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from helpers import Run, refused
+from forked import Forks
+from helpers import Run, refused, write_lines
 from opencse import SentenceEncoder, train
 from opencse.errors import UserError
 from opencse.outputs import LOCK
@@ -29,7 +26,7 @@ QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_e
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
     file = tmp_path_factory.mktemp("text") / "text.txt"
-    file.write_text("\n".join(sentences[:12]) + "\n")
+    write_lines(file, sentences[:12])
     return file
 
 
@@ -225,38 +222,29 @@ with held(Path(sys.argv[1])):
 """
 
 
-@contextmanager
-def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(file)], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "held\n"
-    try:
-        yield child
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
-
-
 @pytest.mark.slow
-def test_the_second_process_is_told_of_the_first_and_a_dead_ones_lock_is_taken_over(tmp_path: Path) -> None:
-    file = tmp_path / "run.lock"
-    with holder(file) as child:
-        who = rf"in use by another process \(host {re.escape(socket.gethostname())}, process {child.pid}, since 20\d\d-"
-        content = file.read_bytes()
-        with pytest.raises(UserError, match=who), held(file):
-            pass
-        with pytest.raises(UserError, match=who):
-            require_free(file)
-        assert file.read_bytes() == content
-        child.send_signal(signal.SIGKILL)
-        child.wait()
+def test_the_second_process_is_told_of_the_first_and_a_dead_ones_lock_is_taken_over(
+    tmp_path: Path, forked: Forks
+) -> None:
+    file, program = tmp_path / "run.lock", tmp_path / "holds.py"
+    program.write_text(CHILD)
+    child = forked.start(file, program=program)
+    assert child.stdout.readline() == "held\n"
+    who = rf"in use by another process \(host {re.escape(socket.gethostname())}, process {child.pid}, since 20\d\d-"
+    content = file.read_bytes()
+    with pytest.raises(UserError, match=who), held(file):
+        pass
+    with pytest.raises(UserError, match=who):
         require_free(file)
-        with held(file) as before:
-            assert f"process {child.pid}, " in before
-            assert f"process {os.getpid()}, " in file.read_text()
-            with pytest.raises(UserError, match=f"process {os.getpid()}"), held(file):
-                pass
+    assert file.read_bytes() == content
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    require_free(file)
+    with held(file) as before:
+        assert f"process {child.pid}, " in before
+        assert f"process {os.getpid()}, " in file.read_text()
+        with pytest.raises(UserError, match=f"process {os.getpid()}"), held(file):
+            pass
     assert not file.exists()
     with held(file) as before:
         assert before == ""

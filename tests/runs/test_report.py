@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 from huggingface_hub import ModelCard
 
 import opencse
-from helpers import Broken, Stopped
+from helpers import Broken, Stopped, json_in, rows_in, write_lines
 from opencse.cli.app import app
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
@@ -44,7 +43,7 @@ SETTINGS = (
 @pytest.fixture
 def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> Run:
     text = tmp_path / "text.txt"
-    text.write_text("\n".join(sentences[:64]) + "\n")
+    write_lines(text, sentences[:64])
     return Run(text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=SETTINGS)
 
 
@@ -63,7 +62,7 @@ def test_a_run_leaves_a_page_and_its_numbers(job: Run, tmp_path: Path) -> None:
         "Load the",
     ):
         assert part in text
-    told = json.loads((tmp_path / "run" / "report.json").read_text())
+    told = json_in(tmp_path / "run" / "report.json")
     assert [one["name"] for one in told["findings"]["subjects"]] == ["start", "trained"]
     assert told["run"]["result"]["kept"] == result.kept
     dev = [line for line in told["log"] if "dev" in line]
@@ -227,10 +226,6 @@ class Notes(Callback):
         self.others.append(("end", verdict))
 
 
-def log_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
 @pytest.mark.slow
 def test_callbacks_and_tensorboard(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
@@ -245,7 +240,7 @@ def test_callbacks_and_tensorboard(tiny_folder: Path, sentences: list[str], tmp_
     result = opencse.train(sentences[:80], out, **arguments, callbacks=[notes], resume=True)
     assert notes.begun == [0, 4]
     assert notes.others[1:] == [("end", result.verdict)]
-    lines = log_of(out)
+    lines = rows_in(out / "metrics.jsonl")
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 6, 6]
     assert notes.lines == lines
     events = EventAccumulator(str(out / "tensorboard"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import write_tiny_bert
+from helpers import filled, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.building import BuildSettings
@@ -16,7 +16,7 @@ from opencse.text import sample
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("faiss")
-TEXTS = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:400]
+TEXTS = filled(sample.TRAIN)[:400]
 
 
 @pytest.fixture(scope="module")

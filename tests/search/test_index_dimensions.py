@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import opencse
-from helpers import write_collection
+from helpers import filled, write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
@@ -19,7 +19,7 @@ from opencse.text import sample
 from search_texts import TEXTS
 
 KEPT = 24
-MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:120]
+MANY = filled(sample.TRAIN)[:120]
 QUERIES = ["a dog in the snow", "trains that are late", "hot tea"]
 
 

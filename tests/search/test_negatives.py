@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import opencse
+from helpers import rows_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, mini: SentenceEncoder) -> P
 
 def mined(folder: Path, out: Path, **how: object) -> tuple[opencse.search.negatives.Mined, list[dict[str, str]]]:  # type: ignore[name-defined]
     found = opencse.index_negatives(folder, PAIRS, out, how=Mining.model_validate(how))
-    return found, [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    return found, rows_in(out)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import Heard
+from helpers import Heard, filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Prompts
@@ -19,7 +19,7 @@ from opencse.search.passages import PassageSplitter
 from opencse.text import sample
 from prompted import write_prompted
 
-SENTENCES = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:40]
+SENTENCES = filled(sample.TRAIN)[:40]
 
 
 def test_passages_are_runs_of_whole_sentences(mini: SentenceEncoder) -> None:

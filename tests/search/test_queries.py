@@ -10,6 +10,7 @@ import bm25s
 import numpy as np
 import pytest
 
+from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
@@ -18,7 +19,7 @@ from opencse.search.index import Index
 from opencse.search.stems import stems_of
 from opencse.text import sample
 
-MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:300]
+MANY = filled(sample.TRAIN)[:300]
 
 
 def naive(index: Index, query: str, weight: float, among: set[int] | None = None) -> list[tuple[int, float]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 
 import opencse as library
-from helpers import Run, accepted
+from helpers import Run, accepted, json_in
 from opencse.search.index import Index
 from search_texts import TEXTS
 
@@ -48,7 +47,7 @@ def test_a_query_of_the_command_line_is_reranked(
     printed, _ = accepted(opencse(*query, "--rerank", str(cross_encoder), "--rerank-depth", "6"))
     assert f"{QUERIES[0]} (cross-encoder)" in printed
     expected = library.query_index(index.folder, QUERIES[:1], k=2, rerank=cross_encoder, rerank_depth=6, device="cpu")
-    assert [hit["id"] for hit in json.loads(out.read_text())["queries"][0]["hits"]] == [hit.id for hit in expected[0]]
+    assert [hit["id"] for hit in json_in(out)["queries"][0]["hits"]] == [hit.id for hit in expected[0]]
     code, _, error = opencse(*query, "--overwrite", "--rerank", "opencse-mini")
     assert code == 2
     assert "is no cross-encoder" in error

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from helpers import json_in
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.labelling.labels import LabelFolder
 from opencse.labelling.pooling import PooledIndexes
@@ -57,7 +58,7 @@ async def test_a_query_from_typing_to_the_files(app: FastAPI, tmp_path: Path) ->
         assert text.json()["text"] == next(one["text"] for one in query["texts"] if one["id"] == first)
         assert (await client.get("/labels/scores")).json()["systems"] == {}
         await client.post("/labels/edit", json={"number": 1, "text": "other words"})
-        assert json.loads((tmp_path / "out" / "queries.jsonl").read_text())["text"] == "other words"
+        assert json_in(tmp_path / "out" / "queries.jsonl")["text"] == "other words"
         state = (await client.post("/labels/delete", json={"number": 1})).json()["state"]
         assert state["queries"] == []
         assert not qrels.exists()

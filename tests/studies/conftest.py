@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import write_lines
 from opencse.studies.running import run_study
 from opencse.studies.study import Study, StudyRecord, SuiteChoice
 from opencse.text.readers import Source
@@ -16,7 +17,7 @@ QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_eve
 def small_study(folder: Path, small_sts: Path, start: Path, sentences: list[str]) -> Study:
     """Two recipes with two seeds each, in a new folder."""
     text = folder / "text.txt"
-    text.write_text("\n".join(sentences[:40]) + "\n")
+    write_lines(text, sentences[:40])
     return Study(
         text=Source(str(text)),
         out=folder / "study",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import Heard
+from forked import Forks
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
@@ -89,18 +89,32 @@ def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
     assert len(calls) == 5 + 2 + 6, "the second run went on after its first step"
 
 
+AT_ONCE = """
+import multiprocessing, pickle, sys
+from pathlib import Path
+from helpers import Heard
+from opencse.studies.running import run_study
+
+fork, told = multiprocessing.get_context("fork"), Heard()
+multiprocessing.get_context = lambda method: fork
+study = pickle.loads(Path(sys.argv[1]).read_bytes())
+Path(sys.argv[1]).write_bytes(pickle.dumps((run_study(study, workers=2, progress=told), told.said)))
+"""
+
+
 @pytest.mark.slow
-def test_several_processes_give_the_same(study: Study, finished: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_give_the_same(study: Study, finished: Finished, tmp_path: Path, forked: Forks) -> None:
     """The processes are forked from one that has made the imports, which take longer than the runs."""
-    parent = multiprocessing.get_context("forkserver")
-    parent.set_forkserver_preload([running.__name__, "transformers.models.bert.modeling_bert"])
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: parent)
-    one = by_run(finished[1])
-    told = Heard()
-    two = by_run(run_study(study, workers=2, progress=told))
-    ended = [line for line in told.said if line.startswith("run ")]
+    program, file = tmp_path / "at_once.py", tmp_path / "asked"
+    program.write_text(AT_ONCE)
+    file.write_bytes(pickle.dumps(study))
+    running = forked.start(file, program=program)
+    assert running.wait() == 0, running.communicate()
+    records, said = pickle.loads(file.read_bytes())
+    ended = [line for line in said if line.startswith("run ")]
     assert len(ended) == len(list(study.runs()))
     assert ended[-1].startswith(f"run {len(ended)} of {len(ended)}: ")
+    one, two = by_run(finished[1]), by_run(records)
     assert one.keys() == two.keys()
     for run, results in one.items():
         assert two[run] == pytest.approx(results, abs=0.5), "threads differ, so rounding may"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 import opencse
-from helpers import Run, accepted, refused
+from helpers import Run, accepted, json_in, refused
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.check import check_corpus, read_to_check
@@ -56,7 +55,7 @@ def test_the_command(opencse: Run, tmp_path: Path) -> None:
     stdout, _ = accepted(opencse("check", sample.TRAIN, "--model", "opencse-mini", "--json", tmp_path / "check.json"))
     assert "3,421 rows of 1 text" in stdout
     assert "advice      running text" in stdout
-    assert json.loads((tmp_path / "check.json").read_text())["rows"] == 3421
+    assert json_in(tmp_path / "check.json")["rows"] == 3421
     refused(opencse("check", tmp_path / "nothing.txt"), "no such file")
 
 

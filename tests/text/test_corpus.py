@@ -6,6 +6,7 @@ import pytest
 from transformers import AutoTokenizer, ByT5Tokenizer
 
 from corpora import TEXT, folders, repaired, same
+from helpers import write_lines
 from opencse.errors import UserError
 from opencse.text import tokenising
 from opencse.text.corpus import text_key, tokenise
@@ -104,7 +105,7 @@ LINES = [f"the bread number {n % 17} rises" + " again" * (n % 5) for n in range(
 @pytest.fixture
 def lines_file(tmp_path: Path) -> Source:
     path = tmp_path / "a.txt"
-    path.write_text("\n".join(f"{line}\n" if n % 7 == 6 else line for n, line in enumerate(LINES)) + "\n")
+    write_lines(path, (f"{line}\n" if n % 7 == 6 else line for n, line in enumerate(LINES)))
     return Source(str(path))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from files_of_kinds import docx, zipped
+from helpers import write_rows
 from opencse.errors import MissingColumnError, UserError
 from opencse.search.rows import open_rows
 from opencse.text.documents import (
@@ -21,7 +22,7 @@ from opencse.text.readers import Source
 
 
 def jsonl(path: Path, *records: object) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_rows(path, records)
     return path
 
 

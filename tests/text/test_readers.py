@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import datasets
@@ -6,6 +5,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from helpers import write_rows
 from opencse.errors import UserError
 from opencse.text.readers import Source, Texts, read_line_numbers
 
@@ -29,7 +29,7 @@ def dataset_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_dataset(folder: Path, rows: list[dict[str, object]]) -> Path:
     folder.mkdir()
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows(folder / "train.jsonl", rows)
     return folder
 
 

@@ -8,7 +8,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from helpers import Heard
+from helpers import Heard, write_lines
 from opencse.errors import UserError
 from opencse.runs.run import Run
 from opencse.text import sample
@@ -61,7 +61,7 @@ def test_the_estimate_follows_the_overlap() -> None:
 def test_rows_of_a_run_are_left_out(tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "a.txt"
-    path.write_text("\n".join(row[0] for row in ROWS) + "\n")
+    write_lines(path, (row[0] for row in ROWS))
 
     def prepared(*settings: str) -> tuple[int, str]:
         job = Run(

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import Distance, Heard, Stopped
+from helpers import Distance, Heard, Stopped, write_lines
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.objective.objective import Objective
@@ -68,7 +68,7 @@ def test_a_point_made_from_another_average_is_that_of_the_weights_themselves(sha
 
 @pytest.fixture
 def run(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Callable[..., Heard]:
-    (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
+    write_lines(tmp_path / "text.txt", sentences[:24])
 
     def make(dev: Distance, out: str, *more: str, callbacks: tuple[Callback, ...] = ()) -> Heard:
         text, progress = Source(str(tmp_path / "text.txt")), Heard()
@@ -116,7 +116,7 @@ PATIENCE_SETTINGS = (
 
 @pytest.fixture
 def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Callable[..., Run]:
-    (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
+    write_lines(tmp_path / "text.txt", sentences[:24])
 
     def make(dev: Distance, *settings: str) -> Run:
         text = Source(str(tmp_path / "text.txt"))

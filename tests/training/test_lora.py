@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers import Broken, resumed_is_whole
+from helpers import Broken, json_in, resumed_is_whole
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.adapters import LoraSettings, add_adapters, merge_adapters
@@ -139,7 +139,7 @@ def test_settings_that_make_no_sense_are_refused(tiny_folder: Path, trained: Pat
 def test_foreign_adapters_are_refused_by_name(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "adapter"
     shutil.copytree(trained / "adapter", folder)
-    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    config = json_in(folder / "adapter_config.json")
     changes: tuple[tuple[dict[str, object], str], ...] = (
         ({"peft_type": "LOHA"}, "peft_type = 'LOHA' is not supported here"),
         ({"base_model_name_or_path": None}, "base_model_name_or_path is missing"),

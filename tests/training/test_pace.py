@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import torch
 
 import opencse.runs.setup as run_setup
-from helpers import Stopped
+from helpers import Stopped, rows_in
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
 from opencse.runs.run import Run
@@ -95,7 +94,7 @@ def test_a_resumed_run_keeps_its_steps_whatever_the_pace_is_then(
     assert calls == []
     assert any("steps      12 of batch 8" in line for line in second.said)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
-    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    lines = rows_in(tmp_path / "whole" / "metrics.jsonl")
     assert lines[-1]["learning_rate"] == pytest.approx(1e-3 / 12), "the schedule ends with the run"
     with pytest.raises(UserError, match=r"another recipe\.training\.minutes \(0\.1 then, 0\.2 now\)"):
         job(tiny_folder, "training.minutes=0.2").train(tmp_path / "stopped", resume=True)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
+from helpers import json_in, write_lines
 from opencse import SentenceEncoder, UserError, pretrain
 from opencse.kernels.states import MaskedTokens
 from opencse.making.backbone import Shape, create_backbone
@@ -55,7 +56,7 @@ class Run:
 def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
     """40 sentences of the sample, few enough to be learned in a hundred steps."""
     file = tmp_path_factory.mktemp("text") / "few.txt"
-    file.write_text("\n".join(sentences[:40]) + "\n", encoding="utf-8")
+    write_lines(file, sentences[:40])
     return file
 
 
@@ -183,13 +184,13 @@ def test_a_start_left_by_a_kill_is_made_again_and_any_other_is_unchanged(text: P
     assert sorted(path.stat().st_mtime_ns for path in out.rglob("*")) == before
     (out / LOCK).write_text("host a, process 1")
     pretrain(text, out, **how)
-    config = json.loads((out / "config.json").read_text())
+    config = json_in(out / "config.json")
     assert (config["num_hidden_layers"], config["vocab_size"]) == (1, 300)
     assert not (out / LOCK).exists()
     with pytest.raises(UserError, match="holds a run already; continue it with --resume"):
         pretrain(text, out, **how)
     pretrain(text, out, overwrite=True, **how | {"vocabulary": 200})
-    assert json.loads((out / "start" / "config.json").read_text())["vocab_size"] == 200
+    assert json_in(out / "start" / "config.json")["vocab_size"] == 200
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(text: Path, tmp_path: Path, sentences: list[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
+from helpers import json_in, rows_in
 from joined import TESTS, free_port
 from steps import NAMES
 
@@ -27,7 +28,7 @@ def test_gradients_are_those_of_one_process(lively_folder: Path, tmp_path: Path,
     gangs = [json.dumps([count, str(tmp_path / str(count)), names]) for count, names in GANGS.items()]
     started(forked, "gang.py", lively_folder, tmp_path, *gangs)
     for count, names in GANGS.items():
-        found = json.loads((tmp_path / str(count)).read_text())
+        found = json_in(tmp_path / str(count))
         assert set(found) == set(names)
         assert {name: gaps for name, gaps in found.items() if not max(gaps) < 1e-10} == {}
 
@@ -36,7 +37,7 @@ def test_the_scores_are_those_of_one_process_and_the_texts_are_shared_out(
     lively_folder: Path, tmp_path: Path, forked: Forks
 ) -> None:
     started(forked, "gang_evaluation.py", lively_folder, tmp_path)
-    alone, first, second = (json.loads((tmp_path / name).read_text()) for name in ("alone0", "two0", "two1"))
+    alone, first, second = (json_in(tmp_path / name) for name in ("alone0", "two0", "two1"))
     for dev, found in alone.items():
         whole, shares = found.pop("counted"), [one[dev].pop("counted") for one in (first, second)]
         assert sum(shares) == whole
@@ -50,10 +51,10 @@ def test_the_scores_are_those_of_one_process_and_the_texts_are_shared_out(
     assert alone["text"]["parts"]
 
     runs = [tmp_path / name for name in ("alone-run", "two-run")]
-    one, two = ([json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()] for run in runs)
+    one, two = (rows_in(run / "metrics.jsonl") for run in runs)
     assert [line["step"] for line in two if "dev" in line] == [0, 2, 4]
     for ours, theirs in zip(one, two, strict=True):
         for key in ("dev", "loss", "dev_share"):
             assert ours.get(key) == pytest.approx(theirs.get(key), abs=2e-2), key
-    kept = [json.loads((run / "run.json").read_text())["result"]["kept"] for run in runs]
+    kept = [json_in(run / "run.json")["result"]["kept"] for run in runs]
     assert kept[0] == kept[1]

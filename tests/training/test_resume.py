@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
-from helpers import Stopped
+from helpers import Stopped, json_in
 from opencse.errors import InterruptedRunError
 from opencse.runs.run import Run
 from opencse.text import sample
@@ -50,7 +49,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def progress(out: Path) -> tuple[int, int, int]:
     """The step that a run would continue after, how many it has logged, and when it did."""
     state, log = out / "checkpoint" / "state.json", out / "metrics.jsonl"
-    step = json.loads(state.read_text())["step"] if state.is_file() else 0
+    step = json_in(state)["step"] if state.is_file() else 0
     return (step, log.read_text().count("\n"), log.stat().st_mtime_ns) if log.is_file() else (step, 0, 0)
 
 
@@ -64,7 +63,7 @@ def test_killed_at_random_points_gives_the_uninterrupted_run(
     given = ["train", text, "--model", tiny_folder, "--dev", dev, "--device", "cpu", "--no-report", *settings]
     code, _, told = forked.run(*given, "--out", whole)
     assert code == 0, told
-    record = json.loads((whole / "run.json").read_text())
+    record = json_in(whole / "run.json")
     draw, reached = random.Random(5), set()
     for _ in range(5):
         step, _, before = progress(broken)
@@ -81,7 +80,7 @@ def test_killed_at_random_points_gives_the_uninterrupted_run(
     code, _, told = forked.run(*given, "--out", broken, "--resume")
     assert code == 0, told
     assert files(broken) == files(whole)
-    scores = [json.loads((f / "run.json").read_text())["result"]["scores"] for f in (whole, broken)]
+    scores = [json_in(f / "run.json")["result"]["scores"] for f in (whole, broken)]
     assert scores[0] == scores[1]
     assert not (broken / "checkpoint").exists()
 
@@ -102,7 +101,7 @@ def test_stopped_by_a_signal_loses_no_step(of_24_steps: tuple[Run, Path], tmp_pa
     with pytest.raises(InterruptedRunError, match=f"step {stop}"):
         job.train(tmp_path / "stopped", progress=Stopped(stop))
     assert signal.getsignal(signal.SIGTERM) == before
-    state = json.loads((tmp_path / "stopped" / "checkpoint" / "state.json").read_text())
+    state = json_in(tmp_path / "stopped" / "checkpoint" / "state.json")
     assert state["step"] == stop
     job.train(tmp_path / "stopped", resume=True)
     assert files(tmp_path / "stopped") == files(whole)

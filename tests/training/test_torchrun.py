@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import distributed
 
 from forked import Command, Forks
+from helpers import json_in
 from joined import environment, free_port
 from opencse.runs.run import Run
 from opencse.text.readers import Source
@@ -71,7 +72,7 @@ def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     wait_for(out, at + 5, run)
     run.send_signal(signal.SIGTERM)
     _, told = run.communicate(timeout=90)
-    state = json.loads((out / "checkpoint" / "state.json").read_text())
+    state = json_in(out / "checkpoint" / "state.json")
     assert f"stopped after step {state['step']:,} of 40" in told
     assert state["step"] % 10 or state["step"] > at, "where it was stopped, not where it last saved"
     assert state["chunks"] == {"rows": 3, "keep": 1, "processes": 2}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import filled
 from opencse import SentenceEncoder, UserError, train
 from opencse.progress import Progress, Silent
 from opencse.runs.run import Run
@@ -40,7 +41,7 @@ def test_start_is_kept_when_nothing_beats_it(tiny_folder: Path, tmp_path: Path) 
     """A huge rate ruins the encoder: the folder then holds the start, with as many layers as asked for, and says so."""
     start = SentenceEncoder.load(tiny_folder, pooling="mean", layers=0)
     dev = tmp_path / "dev.tsv"
-    texts = [line for line in sample.TRAIN.read_text().splitlines() if line][:40]
+    texts = filled(sample.TRAIN)[:40]
     rows = start.similarity(texts[:20], texts[20:])
     gold = np.argsort(np.argsort(rows.diagonal())) / 4
     dev.write_text("".join(f"{g:.2f}\t{a}\t{b}\n" for g, a, b in zip(gold, texts[:20], texts[20:], strict=True)))

@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from helpers import write_rows
 from opencse.errors import UserError
 from opencse.text.documents import Collection
 from opencse.text.files.dumps import read_xml, wikipedia_sections
@@ -124,7 +125,7 @@ RECORDS = [
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     lines, parquet = tmp_path / "a.jsonl", tmp_path / "a.parquet"
-    lines.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    write_rows(lines, RECORDS)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), parquet)
     return lines, parquet
 
