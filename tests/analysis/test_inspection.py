@@ -118,3 +118,5 @@ def test_the_command(
     assert "://" not in page.replace("http://www.w3.org/", "")
     told = json_in(out / "report.json")
     assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "words.txt"]
+    assert f">{told['subjects'][0]['geometry']['positives']['alignment']:.3f}<" in page
+    assert f"opencse evaluate words:{words} OTHER_MODEL" in page

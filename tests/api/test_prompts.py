@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import opencse
-from helpers import write_collection, write_lines, write_small_sts
+from helpers import Heard, write_collection, write_lines, write_small_sts
 from opencse import SentenceEncoder
 from opencse.export.distil import DistilSettings
 from opencse.search.negatives import Mining
@@ -162,7 +162,9 @@ def distilled(model: Path, there: Path) -> Path:
 def trained_with_adapters(model: Path, there: Path) -> Path:
     how = ["training.max_steps=1", "training.batch_size=2", "encoder.pooling=mean", "encoder.lora.rank=2"]
     opencse.train(DOCUMENTS, there / "run", model=model, dev=None, settings=how, device="cpu")
-    opencse.merge(there / "run" / "adapter", there / "merged")
+    heard = Heard()
+    opencse.merge(there / "run" / "adapter", there / "merged", progress=heard)
+    assert heard.said == [f"merged     {there / 'run' / 'adapter'} with {model}"]
     assert prompts_in(there / "run") == prompts_in(model)
     return there / "merged"
 

@@ -60,6 +60,9 @@ def test_questions_about_held_out_documents_select_and_no_other_row_has_them() -
         assert normalised(documents[int(query.split()[3][4:])].body) in normalised(answer)
     assert len(material.rows) > len(plain.rows)
     assert "written questions" in material.facts
+    few = material_of(documents[:60], written=about(documents[:60], each=20))
+    assert few.questions is not None
+    assert 5 < len(set(few.questions.units)) < 20, "about a fifth, where the documents alone would give no questions"
 
 
 def test_the_file_of_the_command_is_read(tmp_path: Path) -> None:

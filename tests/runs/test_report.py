@@ -21,8 +21,9 @@ from opencse.model_folder.layout import THIS_FOLDER
 from opencse.progress import Silent
 from opencse.recipes.recipe import Resolved, load_recipe
 from opencse.runs.finish import TrainResult, open_checkpoint
+from opencse.runs.folder import RunFolder
 from opencse.runs.record import Identity
-from opencse.runs.report import INDEX, next_steps, open_subjects, write_run_report
+from opencse.runs.report import INDEX, losses_of, next_steps, open_subjects, write_run_report
 from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.given import TextSource
@@ -62,7 +63,9 @@ def test_a_run_leaves_a_page_and_its_numbers(job: Run, tmp_path: Path) -> None:
         "Load the",
     ):
         assert part in text
+    assert f">{result.verdict.lower()}. " in text.lower()
     told = json_in(tmp_path / "run" / "report.json")
+    assert list(losses_of(told["log"], RunFolder(tmp_path / "run").record())) == [1, 2, 3, 4]
     assert [one["name"] for one in told["findings"]["subjects"]] == ["start", "trained"]
     assert told["run"]["result"]["kept"] == result.kept
     dev = [line for line in told["log"] if "dev" in line]

@@ -32,8 +32,8 @@ def test_learning_rate_is_linear_to_zero_after_warmup() -> None:
     settings = TrainingSettings(learning_rate=1.0, warmup=0.2)
     rates = [learning_rate(step, 10, settings) for step in range(10)]
     assert rates == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
-    constant = TrainingSettings(learning_rate=0.5, schedule="constant")
-    assert {learning_rate(step, 10, constant) for step in range(10)} == {0.5}
+    constant = TrainingSettings(learning_rate=0.5, schedule="constant", rate_changes=((4, 0.2),))
+    assert [learning_rate(step, 10, constant) for step in range(10)] == [0.5] * 3 + [0.2] * 7
 
 
 @pytest.mark.slow
