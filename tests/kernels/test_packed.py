@@ -21,6 +21,7 @@ from opencse.kernels.gpu import MULTIPLE, padded_states
 from opencse.kernels.packed import InferenceForward, Masks, pack
 from opencse.kernels.states import ON_GPU, inference_computation
 from opencse.runs.run import Run
+from opencse.runs.start import choose_forward
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokens
@@ -185,7 +186,7 @@ def test_masks_are_those_of_dropout(dtype: torch.dtype) -> None:
     assert not torch.equal(Masks(6)((300, 401), 0.1, like), first)
 
 
-def test_other_backbones_are_refused() -> None:
+def test_other_backbones_and_devices_are_refused(encoder: SentenceEncoder) -> None:
     import transformers
 
     shape = {key: value for key, value in SHAPE.items() if key != "intermediate_size"}
@@ -196,6 +197,8 @@ def test_other_backbones_are_refused() -> None:
     changed.encoder.layer[1].attention.self.query = torch.nn.Sequential()
     with pytest.raises(UserError, match="not plain linear maps"):
         pack(changed)
+    with pytest.raises(UserError, match=r"training\.packed needs a CPU"):
+        choose_forward(encoder.twin().to("meta"), True)
 
 
 def job(model: Path, recipe: str = "simcse", *settings: str) -> Run:

@@ -39,3 +39,5 @@ def test_auto_takes_what_fits(
     assert torch.equal(torch.get_rng_state(), before)
     monkeypatch.undo()
     assert 2**20 < schedule.free_memory(torch.device("cpu")) < 2**50
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3, 8))
+    assert schedule.free_memory(torch.device("cuda")) == 3
