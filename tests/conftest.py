@@ -48,6 +48,11 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 load_profile()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait for servers and for processes of their own."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before another order is asked for (make test SEED=2)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with a slow test come first, so that no worker waits at the end for one of them."""

@@ -86,7 +86,7 @@ def test_an_answer_that_cannot_be_used_is_given_up_in_a_line(echo: ChatRule, lie
     began = time.monotonic()
     with pytest.raises(UnansweredError, match=message) as caught:
         ask(echo, attempts=2, timeout=0.5, key=KEY)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
     assert len(echo.prompts) == 2
     assert len(str(caught.value)) < 300
     assert str(caught.value).isprintable()
@@ -111,14 +111,21 @@ def test_retry_after_is_honoured_by_all_requests(echo: ChatRule) -> None:
     echo.failures = [busy("0.4")]
 
     async def answers() -> None:
-        async with (server := ChatServer(echo.url, "rule")):
+        refused = asyncio.Event()
+
+        class Pace(RequestPace):
+            def pause(self, until: float) -> None:
+                super().pause(until)
+                refused.set()
+
+        async with (server := ChatServer(echo.url, "rule", pace=Pace())):
             first = asyncio.create_task(server.ask("a"))
-            await asyncio.sleep(0.15)
+            await refused.wait()
             await server.ask("b")  # another request, which the server has not refused
             await first
 
     asyncio.run(answers())
-    assert min(echo.times[1:]) - echo.times[0] >= 0.35
+    assert min(echo.times[1:]) - echo.times[0] >= 0.399
 
 
 def test_a_server_that_asks_for_too_long_a_wait_ends_the_command(echo: ChatRule) -> None:
@@ -159,7 +166,7 @@ def test_a_server_that_is_not_there_is_reported_at_once(echo: ChatRule) -> None:
     began = time.monotonic()
     with pytest.raises(UserError, match=r"http://127.0.0.1:9/v1: cannot be reached .*"):
         ask(echo, endpoint="http://127.0.0.1:9/v1", first_wait=60)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_secrets_in_the_address_are_not_shown() -> None:
@@ -167,5 +174,7 @@ def test_secrets_in_the_address_are_not_shown() -> None:
 
 
 def test_requests_are_spaced(echo: ChatRule) -> None:
+    began = time.monotonic()
     ask(echo, *"abcd", pace=RequestPace(per_minute=600))
-    assert max(echo.times) - min(echo.times) > 0.25
+    # Any of them may arrive late, none early.
+    assert all(arrived - began >= 0.099 * number for number, arrived in enumerate(sorted(echo.times)))

@@ -141,9 +141,9 @@ def test_requests_that_are_not_done_when_the_server_stops_are_answered_503(sharp
     with socket.create_connection(("127.0.0.1", port), timeout=20) as waiting:
         waiting.sendall(
             b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            b"Content-Length: 14\r\n\r\n{"
+            b"Content-Length: 14\r\nExpect: 100-continue\r\n\r\n{"
         )
-        time.sleep(0.3)
+        assert waiting.recv(4_096) == b"HTTP/1.1 100 Continue\r\n\r\n", "the request was taken on"
         process.send_signal(signal.SIGTERM)
         received = b""
         while more := waiting.recv(4_096):
