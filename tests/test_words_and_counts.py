@@ -140,7 +140,7 @@ def test_no_card_or_page_holds_the_home_folder(
     home = tmp_path / "anna"
     shutil.copytree(tiny_folder, home / "start")
     config = json_in(home / "start" / "config.json")
-    (home / "start" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    (home / "start" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 0}))
     text = home / "mine.txt"
     text.write_text("\n".join(sample.TRAIN.read_text().splitlines()[:300]))
     monkeypatch.setenv("HOME", str(home))

@@ -38,7 +38,7 @@ def start(*arguments: str, stdout: object = subprocess.PIPE, **environment: str)
 def test_a_reader_that_went_away_ends_it_quietly() -> None:
     end, begin = os.pipe()
     os.close(end)
-    process = start("recipes", "show", "simcse", stdout=begin)
+    process = start("--help", stdout=begin)
     os.close(begin)
     _, err = process.communicate()
     assert (process.returncode, err) == (1, b"")
@@ -169,7 +169,7 @@ WRITING: dict[str, list[str]] = {
     "whiten": ["whiten", "model", "text.txt", "--out", "new", "--dimension", "8"],
     "static": ["static", "text.txt", "--out", "new", "--vocabulary", "200", "--dimension", "16"],
     "merge": ["merge", "adapters/adapter", "--out", "new"],
-    "export onnx": ["export", "onnx", "model", "--out", "new"],
+    "export onnx": ["export", "onnx", "words", "--out", "new"],
     "analyze": ["analyze", "model", "--text", "text.txt", "--out", "new"],
     "calibrate": ["calibrate", "model", "text.txt"],
     "evaluate": ["evaluate", "model", "--suite", "sts", "--data", "sts", "--json", "new.json"],
@@ -196,10 +196,11 @@ def files_up_to(size: int) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def good(tiny_folder: Path, small_sts: Path, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model, adapters, a text and evaluation data."""
+    """A folder with a model, its word embeddings alone, adapters, a text and evaluation data."""
     folder = tmp_path_factory.mktemp("full")
     write_lines(folder / "text.txt", sentences[:60])
     SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu", layers=1).save(folder / "model")
+    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu", layers=0).save(folder / "words")
     shutil.copytree(small_sts, folder / "sts")
     settings = ["training.max_steps=1", "training.batch_size=4", "encoder.lora.rank=2"]
     training.train(folder / "text.txt", folder / "adapters", model=folder / "model", settings=settings, dev=None)

@@ -176,7 +176,7 @@ def test_documents_are_held_out_only_where_questions_about_them_select(tiny_fold
 def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path, text: Path) -> None:
 
     def read(model: str, settings: Sequence[str] = (), **options: Any) -> int | str:
-        preset = planned(text, model=model, **options).preset
+        preset = planned(text, model=model, dev="none", **options).preset
         return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.data.max_length
 
     assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=PAIRS)] == [64, "auto"]

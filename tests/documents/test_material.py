@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from opencse.documents.material import material_of
 from opencse.text.documents import Document
 from opencse.text.scripts import normalised
-
-
-def collection(count: int, sentences: int = 4, titled: bool = True) -> list[Document]:
-    draw = random.Random(2)
-
-    def some(words: int) -> str:
-        return " ".join(f"w{draw.randint(0, 5_000)}" for _ in range(words))
-
-    return [Document(some(4) if titled else "", tuple(f"{some(8)}." for _ in range(sentences))) for _ in range(count)]
+from toy_documents import collection
 
 
 def in_rows(rows: list[tuple[str, ...]]) -> set[str]:

@@ -70,6 +70,10 @@ def taken(network: Gated, inputs: Tensor, chunks: Chunks) -> list[Tensor]:
         leaf,
         chunks,
     )
+    return with_gradients(made, leaf, network)
+
+
+def with_gradients(made: Tensor, leaf: Tensor, network: Gated) -> list[Tensor]:
     torch.autograd.backward([(made * torch.linspace(-1, 2, made.numel()).view_as(made)).sum()])
     assert leaf.grad is not None
     return [made.detach(), leaf.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
@@ -107,10 +111,7 @@ def _by_start(network: Gated, inputs: Tensor, chunks: Chunks) -> list[Tensor]:
         for share in chunks.spans(len(leaf))
         for a, b in share
     ]
-    made = torch.cat(parts)
-    torch.autograd.backward([(made * torch.linspace(-1, 2, made.numel()).view_as(made)).sum()])
-    assert leaf.grad is not None
-    return [made.detach(), leaf.grad, *(p.grad.clone() for p in network.parameters() if p.grad is not None)]
+    return with_gradients(torch.cat(parts), leaf, network)
 
 
 def test_a_chunk_made_again_has_its_own_dropout_masks(network: Gated, inputs: Tensor) -> None:

@@ -244,6 +244,14 @@ def mixed_loss(source: dict[str, Any], tile_bytes: int = 10**9) -> tuple[float, 
     return loss.item(), torch.autograd.grad(loss, vectors)
 
 
+def is_the_mean(source: dict[str, Any], tile_bytes: int, losses: list[Tensor], vectors: tuple[Tensor, Tensor]) -> None:
+    wanted = torch.stack(losses).mean()
+    loss, gradients = mixed_loss(source, tile_bytes)
+    assert loss == pytest.approx(wanted.item(), rel=1e-10)
+    for ours, theirs in zip(gradients, torch.autograd.grad(wanted, vectors), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
 def drawn_shift() -> int:
     noise = torch.Generator().manual_seed(seed_of(8, "negatives.mixed"))
     return int(torch.randint(1, N, (), generator=noise))
@@ -260,11 +268,7 @@ def test_the_paper_by_loops(tile_bytes: int) -> None:
         terms = [torch.exp(cosine_with_gradient(anchor[i], positive[j]) / TAU) for j in range(N)]
         terms.append(torch.exp(cosine_with_gradient(anchor[i], mixed) / TAU))
         losses.append(-torch.log(terms[i] / sum(terms[1:], terms[0])))
-    wanted = torch.stack(losses).mean()
-    loss, gradients = mixed_loss(PAPER, tile_bytes)
-    assert loss == pytest.approx(wanted.item(), rel=1e-10)
-    for ours, theirs in zip(gradients, torch.autograd.grad(wanted, (anchor, positive)), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    is_the_mean(PAPER, tile_bytes, losses, (anchor, positive))
 
 
 @pytest.mark.parametrize("tile_bytes", [1, 10**9])
@@ -281,11 +285,7 @@ def test_the_authors_code_by_loops(tile_bytes: int) -> None:
             mixed = (0.2 * anchor[i] + 0.8 * anchor[(i + 1) % N]).detach()
             logits.append(cosine_with_gradient(mixed, positive[j]) / TAU * (0 if (i + 1) % N == j else 1))
         losses.append(torch.nn.functional.cross_entropy(torch.stack(logits), torch.tensor(i)))
-    wanted = torch.stack(losses).mean()
-    loss, gradients = mixed_loss(CODE, tile_bytes)
-    assert loss == pytest.approx(wanted.item(), rel=1e-10)
-    for ours, theirs in zip(gradients, torch.autograd.grad(wanted, (anchor, positive)), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+    is_the_mean(CODE, tile_bytes, losses, (anchor, positive))
 
 
 @pytest.mark.parametrize("mask", [True, False])
