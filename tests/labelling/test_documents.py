@@ -34,9 +34,9 @@ def test_all_documents_once_with_their_whole_text(tmp_path: Path, encoder: Sente
             index.delete(["m"])
             written = {one["_id"]: one["text"] for one in corpus(index, tmp_path / "corpus.jsonl")}
             with index.snapshot() as snapshot:
-                documents = documents_with_ids(snapshot, ["s", "missing"])
+                documents = documents_with_ids(snapshot, ["s", "a\tb", "missing"])
         assert written == {"s": "Title\nShort text.", "l": long, "escaped:a%09b": "line\u2028end"}
-        assert (list(documents), documents["s"].title) == (["s"], "Title")
+        assert {name: one.title for name, one in documents.items()} == {"s": "Title", "a\tb": ""}
 
 
 def test_ids_and_hashes_that_are_looked_for(tmp_path: Path, encoder: SentenceEncoder) -> None:

@@ -13,6 +13,7 @@ from opencse.recipes.overrides import (
     Change,
     as_overrides,
     changed,
+    changes_of,
     parse_override,
     require_set_once,
 )
@@ -37,6 +38,8 @@ def test_keys_reach_tables_lists_and_what_is_not_there_yet() -> None:
 def test_another_kind_drops_the_settings_of_the_old_one_and_the_same_kind_does_not() -> None:
     assert set_("a.c.0.kind", "z")["a"]["c"][0] == {"kind": "z"}
     assert set_("a.c.0.kind", "x")["a"]["c"][0] == {"kind": "x", "w": 1}
+    in_any_order = changed(TREE, changes_of({"a.c.0.v": 2, "a.c.0.kind": "z"}, "--set"))
+    assert in_any_order["a"]["c"][0] == {"kind": "z", "v": 2}
 
 
 @pytest.mark.parametrize(
