@@ -27,7 +27,7 @@ from opencse.evaluation.embedding import EmbeddingModel, Encode
 from opencse.evaluation.suite import Suite, TaskData
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.progress import Silent
+from opencse.progress import SILENT, Silent
 from opencse.runs.run import Run as TrainingRun
 from opencse.settings import validate
 from opencse.text import sample
@@ -143,7 +143,7 @@ def record_of(
     model: str = "m",
     pooling: str | None = None,
     device: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = SILENT.say,
     **settings: Any,
 ) -> EvaluationRecord:
     """The record of a plain function of texts on a suite's data."""

@@ -7,6 +7,7 @@ import errno
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
@@ -137,6 +138,22 @@ def reason(error: BaseException) -> str:
     if "header too large" in line:
         return "not a safetensors file; if Git LFS has left a pointer in its place: git lfs pull"
     return "only a part could be written, so the disk may be full" if _PARTLY.fullmatch(line) else line
+
+
+@contextmanager
+def explaining(what: str, *kinds: type[Exception], fix: str = "") -> Iterator[None]:
+    """Raises a `UserError` for an error of another library: what failed, the library's reason, and how to fix it.
+
+    Example:
+        >>> with explaining("study.toml: cannot be read", ValueError, fix="a TOML file is expected"):
+        ...     int("x")
+        Traceback (most recent call last):
+        opencse.errors.UserError: study.toml: cannot be read (invalid literal for int() with base 10: 'x'); a TOML ...
+    """
+    try:
+        yield
+    except kinds as error:
+        raise UserError(f"{what} ({reason(error)}){fix and f'; {fix}'}") from None
 
 
 def shortened(text: str, most: int = 80) -> str:

@@ -73,31 +73,33 @@ class Progress(Protocol):
 
     def say(self, line: str) -> None:
         """Reports a decision with its reason, or a result, in one line."""
+        return
 
     def start(self, title: str, total: int, done: int = 0) -> None:
         """Starts a bar of ``total`` steps, of which ``done`` were made before."""
+        return
 
     def advance(self, done: int, note: str = "") -> None:
         """Reports that ``done`` steps of the current work are made."""
+        return
 
     def finish(self) -> None:
         """Ends the bar."""
+        return
 
 
-class Silent:
+class Silent(Progress):
     """Reports nothing (the library's default)."""
 
-    def say(self, line: str) -> None:
-        """Does nothing."""
+    def __repr__(self) -> str:
+        return "SILENT"  # in signatures
 
-    def start(self, title: str, total: int, done: int = 0) -> None:
-        """Does nothing."""
 
-    def advance(self, done: int, note: str = "") -> None:
-        """Does nothing."""
+SILENT = Silent()
 
-    def finish(self) -> None:
-        """Does nothing."""
+
+def uncounted(done: int, total: int) -> None:
+    """A `Count` that is shown nowhere."""
 
 
 class Counted:

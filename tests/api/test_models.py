@@ -40,7 +40,7 @@ def test_whitening_keeps_the_given_encoder(tmp_path: Path) -> None:
 
 
 def test_a_dimension_above_the_model_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="dimension 9999 is above"):
+    with pytest.raises(UserError, match="not 9999"):
         opencse.export_static(tiny_folder, tmp_path / "table", settings=DistilSettings(dimension=9_999), device="cpu")
 
 

@@ -16,6 +16,7 @@ from opencse.cli.app import COMMANDS
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import Device, Reporter, Settings, TrustRemoteCode
 from opencse.errors import UserError
+from opencse.progress import SILENT
 
 FUNCTIONS = [name for name in COMMANDS if name not in {"recipes", "export", "index"}]  # commands of commands
 
@@ -82,7 +83,7 @@ def boil(
     heat: float | None = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> tuple[object, ...]:
     """Boils something.
 
@@ -157,7 +158,7 @@ def test_signature_and_documentation_show_what_several_commands_have() -> None:
     shown = [str(parameters[name]) for name in ("what", "litres", "cups", "device", "trust_remote_code", "progress")]
     assert shown == [
         "what: 'str'", "litres: 'float' = 1.5", "cups: 'int' = 1", "device: 'str | None' = None",
-        "trust_remote_code: 'bool' = False", "progress: 'Progress | None' = None",
+        "trust_remote_code: 'bool' = False", "progress: 'Progress' = SILENT",
     ]  # fmt: skip
     said = inspect.getdoc(boil) or ""
     for line in ("    what: is boiled.\n    litres: How much\n        water.\n", "    device: cpu, cuda or mps; by"):

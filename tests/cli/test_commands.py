@@ -23,8 +23,10 @@ QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--s
 
 @pytest.mark.slow
 def test_dry_run_prints_the_plan_and_writes_nothing(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-    stdout, _ = accepted(opencse("train", sample.TRAIN, "-o", tmp_path / "out", "-m", tiny_folder, *QUICK, "--dry-run"))
-    for word in ("text", "tokens", "negatives  7 per anchor", "steps      3 of batch 8", "compute", "selection"):
+    told = ["train", sample.TRAIN, "-o", tmp_path / "out", "-m", tiny_folder, "--dev", "sample", "--dry-run"]
+    stdout, _ = accepted(opencse(*told, *QUICK, "-s", "training.average_with_start=[0.5]"))
+    best, tried = "selection  best by Spearman x 100 on", "; shares of the trained weights that are tried: 50%\n"
+    for word in ("text", "tokens", "negatives  7 per anchor", "steps      3 of batch 8", "compute", best, tried):
         assert word in stdout
     assert not (tmp_path / "out").exists()
 
@@ -61,6 +63,7 @@ def test_alone_it_shows_what_people_come_for(opencse: Run) -> None:
     assert (code, err) == (0, "")
     for command in ("adapt", "evaluate", "index build", "serve", "demo", "--help"):
         assert f"opencse {command}" in stdout
+    assert "'transfer:FOLDER'" in accepted(opencse("adapt", "--help"))[0]
 
 
 @pytest.mark.slow

@@ -180,7 +180,7 @@ def test_half_of_a_surrogate_pair_in_documents(opencse: Run, tmp_path: Path) -> 
             "-k is there twice, and takes one value; commas separate the parts of a list",
         ),
         (("adapt", "--dev", ""), "--dev is empty (a shell variable that is not set?); give a value"),
-        (("label", "i", " "), "folders is empty (a shell variable that is not set?); give a value"),
+        (("label", "i", " "), "INDEX is empty (a shell variable that is not set?); give a value"),
     ],
 )
 def test_a_value_that_would_not_count_is_refused(opencse: Run, arguments: tuple[str, ...], message: str) -> None:

@@ -43,7 +43,7 @@ def test_missing_dev_data_is_refused_before_the_text_is_read(tmp_path: Path) -> 
     damaged = tmp_path / "damaged.jsonl"
     damaged.write_text("no JSON\n")
     for dev, message in (
-        ("nosuch.tsv", "nosuch.tsv: no such file; check its name and folder"),
+        ("nosuch.tsv", "nosuch.tsv: no such file or folder; check its name and folder"),
         ("transfer:nosuch", "nosuch: no such folder; give a folder that holds mr, cr"),
     ):
         for command in (opencse.adapt, opencse.train):

@@ -14,7 +14,7 @@ from scipy.stats import spearmanr
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 from torch import nn
 
-from opencse.evaluation.classifiers import SETTINGS, Classifiers, RegressorSettings, fit, soft_labels
+from opencse.evaluation.classifiers import SETTINGS, Classifiers, fit, soft_labels
 from opencse.evaluation.cross_validation import (
     MODES,
     ClassifierSettings,
@@ -181,7 +181,7 @@ def test_the_weights_are_exactly_those_of_the_plain_loop(mode: Mode, more: dict[
             assert got.accuracy[f, r] == plain.fit(x[rows], y[rows], (x[check], y[check]))
             assert np.mean(got.predict(f, r, test) == y[test]) == plain.score(x[test], y[test])
             wanted = [torch.cat([m.weight, m.bias[:, None]], 1) for m in plain.best if isinstance(m, nn.Linear)]
-            for ours, theirs in zip(got.parameters[f], wanted, strict=True):
+            for ours, theirs in zip(got.predict.args[0][f], wanted, strict=True):  # type: ignore[attr-defined]
                 torch.testing.assert_close(ours[r], theirs.detach(), rtol=1e-9, atol=1e-9)
 
 
@@ -206,7 +206,7 @@ def graded_points(n: int, d: int, seed: int, low: float = 1.0) -> tuple[Rows, Ro
 
 
 def by_loop(
-    x: Rows, y: Rows, dev: tuple[Rows, Rows], test: Rows, settings: RegressorSettings
+    x: Rows, y: Rows, dev: tuple[Rows, Rows], test: Rows, settings: ClassifierSettings
 ) -> tuple[nn.Sequential, float, int, Rows]:
     targets = torch.from_numpy(soft_labels(y))
     with torch.random.fork_rng():
@@ -222,8 +222,8 @@ def by_loop(
         return np.array([sum((i + 1) * share for i, share in enumerate(row)) for row in shares])
 
     best, kept, misses, passes = -1.0, copy.deepcopy(model), 0, 0
-    while passes <= settings.max_passes:
-        for _ in range(settings.passes):
+    while passes <= settings.max_epoch:
+        for _ in range(settings.epoch_size):
             order = numbers.permutation(len(x))
             for start in range(0, len(x), settings.batch_size):
                 chosen = torch.from_numpy(order[start : start + settings.batch_size])
@@ -231,13 +231,13 @@ def by_loop(
                 loss = nn.functional.mse_loss(model(rows[chosen]), targets[chosen])
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-        passes += settings.passes
+        passes += settings.epoch_size
         found = float(spearmanr(grades(model, dev[0]), dev[1]).statistic)
         if found > best:
             best, kept = found, copy.deepcopy(model)
         else:
             misses += 1
-            if misses == settings.misses:
+            if misses > settings.tenacity:
                 break
     return kept, best, passes, grades(kept, test)
 
@@ -247,7 +247,7 @@ def by_loop(
 def test_a_fit_is_the_plain_loop(n: int, low: float, misses: int, most: int) -> None:
     x, y = graded_points(n, 6, 1, low)
     dev, (test, _) = graded_points(40, 6, 51, low), graded_points(30, 6, 91, low)
-    settings = RegressorSettings(batch_size=8, passes=12, misses=misses, max_passes=most)
+    settings = replace(SETTINGS, batch_size=8, epoch_size=12, tenacity=misses - 1, max_epoch=most)
     found = fit(x, y, lambda one: spearman(one.predict(dev[0]), dev[1]), settings=settings, dtype=torch.float64)
     model, best, passes, grades = by_loop(x, y, dev, test, settings)
     linear = model[0]
@@ -268,7 +268,7 @@ def test_soft_labels() -> None:
 def test_the_protocols_are_senteval_s() -> None:
     assert MODES["test"] == ClassifierSettings("adam", 64, 5, 4, 10, max_epoch=200, hidden=0, dropout=0, seed=1111)
     assert MODES["fast"] == ClassifierSettings("rmsprop", 128, 3, 2, 5, max_epoch=200, hidden=0, dropout=0, seed=1111)
-    assert (SETTINGS.batch_size, SETTINGS.passes, SETTINGS.misses, SETTINGS.max_passes) == (64, 50, 4, 1000)
+    assert ClassifierSettings("adam", 64, 3, 50, 10, max_epoch=1000, hidden=0, dropout=0, seed=1111) == SETTINGS
 
 
 def share(model: nn.Module, x: NDArray[np.float64], y: Labels) -> float:

@@ -51,8 +51,8 @@ def test_the_development_pairs_are_scored_as_a_task_is(small_sts: Path, tmp_path
     text = (small_sts / "stsb" / "test.tsv").read_text()
     (folder / "stsb" / "dev.tsv").write_text(text)
     model = EmbeddingModel("letters", hashed, "counted")
-    found = SUITES["dev"].open(folder, Options(tasks=["stsb"])).evaluate(model, None)
-    same = SUITES["sts"].open(small_sts, Options(tasks=["stsb"])).evaluate(model, None)
+    found = SUITES["dev"].open(folder, Options(tasks=["stsb"])).evaluate(model)
+    same = SUITES["sts"].open(small_sts, Options(tasks=["stsb"])).evaluate(model)
     assert found.values() == {"dev.stsb": same.values()["sts.stsb"]}
     assert np.array_equal(found.arrays()["stsb.cosine"], same.arrays()["stsb.cosine"])
 

@@ -125,7 +125,7 @@ def test_words_of_the_text_and_the_fit(
 
 
 def test_what_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="dimension 64 is above the 32"):
+    with pytest.raises(UserError, match=r"1 to the 32 of .*, not 64"):
         opencse.export_static(encoder, tmp_path / "x", settings=DistilSettings(dimension=64))
     with pytest.raises(UserError, match="words are counted in a text"):
         opencse.export_static(encoder, tmp_path / "x", settings=DistilSettings(dimension=8, words=3))

@@ -87,7 +87,6 @@ OPTIONS = [
     Case("index delete ix r99", ("r99",)),
     Case("index delete ix"),
     Case("index query ix kettle -k 0"),
-    Case("index query ix kettle --threshold nan"),
     Case("index query ix kettle --hybrid --threshold 0.5", ("no threshold",)),
     Case("index query ix kettle --hybrid-weight 0.5"),
     Case("index query ix kettle --hybrid --hybrid-weight 2"),

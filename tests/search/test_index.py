@@ -135,8 +135,6 @@ def test_invalid_arguments_are_refused(index: Index) -> None:
             index.search(["cat"], where=where)
     with pytest.raises(UserError, match="at least 1"):
         index.search(["cat"], 0)
-    with pytest.raises(UserError, match="at least 0"):
-        index.rows(-1)
 
 
 def test_a_missing_or_damaged_index_is_reported_in_one_line(index: Index, tmp_path: Path) -> None:

@@ -48,8 +48,6 @@ def test_duplicates_are_what_a_chain_of_pairs_joins(index: Index) -> None:
     for threshold in (0, 1.1, -1):
         with pytest.raises(UserError, match="cosine above 0"):
             index.duplicates(threshold)
-    with pytest.raises(UserError, match="at least 1"):
-        index.pairs(0)
 
 
 def test_documents_that_only_share_a_passage_are_no_duplicates(tmp_path: Path, mini: SentenceEncoder) -> None:

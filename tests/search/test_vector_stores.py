@@ -90,6 +90,8 @@ def test_failed_exports_are_reported_in_one_line(exported: Index, monkeypatch: p
         opencse.export_index(exported.folder, "qdrnt", "x")
     with pytest.raises(UserError, match="letters, digits and underscores"):
         opencse.export_index(exported.folder, "qdrant", "x", name="a; drop")
+    with pytest.raises(UserError, match="is a file; choose another target"):
+        opencse.export_index(exported.folder, "qdrant", __file__)
     pytest.importorskip("psycopg")
     with pytest.raises(UserError, match="pgvector refused"):
         opencse.export_index(exported.folder, "pgvector", "host=127.0.0.1 port=1 connect_timeout=2")

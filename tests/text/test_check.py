@@ -27,14 +27,14 @@ def tokenizer() -> Tokenizer:
     return SentenceEncoder.load(device="cpu").tokenizer
 
 
-def test_duplicates_are_counted_without_case_and_spacing() -> None:
+def test_duplicates_are_counted_without_case_and_spacing(tokenizer: Tokenizer) -> None:
     rows = [*PLAIN, *(["The same  line."] * 60), *(["the SAME line."] * 40)]
-    found = check_corpus(texts(rows))
+    found = check_corpus(texts(rows), tokenizer)
     assert found.duplicates == pytest.approx(99 / 1300)
     assert found.most_repeated == [("the same line.", 100)]
     assert "leave them out: opencse " in found.advice[0]
     assert found.advice[0].endswith(" --set data.near_duplicates=1")
-    few = check_corpus(texts([*PLAIN, *PLAIN[:10]]))
+    few = check_corpus(texts([*PLAIN, *PLAIN[:10]]), tokenizer)
     assert few.duplicates == pytest.approx(10 / 1210)
     assert "not each other's negatives" in few.advice[0]
 

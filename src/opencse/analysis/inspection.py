@@ -17,12 +17,12 @@ from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_
 from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
-from opencse.evaluation.embedding import Embedded, EmbeddingModel, SearchEncode, distinct, embed, silent
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, SearchEncode, distinct, embed
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts import Sts, StsData
 from opencse.numerals import number_of
-from opencse.progress import Say
+from opencse.progress import SILENT, Say
 from opencse.settings import Settings
 from opencse.statistics import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.text.scripts import count_words, first_words
@@ -128,7 +128,7 @@ def inspect(
     *,
     resamples: int = 2_000,
     seed: int = 0,
-    progress: Say | None = None,
+    progress: Say = SILENT.say,
 ) -> Findings:
     """Analyzes models, one after another, all on the same texts.
 
@@ -142,7 +142,6 @@ def inspect(
     Raises:
         UserError: if a model gives vectors that are not finite.
     """
-    report = progress or silent
     generator = np.random.default_rng(seed)
     texts = _sample(material.texts, generator)
     queries = list(material.queries or _default_queries(texts))
@@ -151,11 +150,11 @@ def inspect(
     findings, by_task = [], []
     of_texts: dict[str, Embedded] = {}
     for subject in subjects:
-        report(f"analyzing {subject.model.name}")
+        progress(f"analyzing {subject.model.name}")
         if texts:
             of_texts[subject.model.name] = embed(subject.model.encode, distinct([texts, queries]))
         model, cosines = _analyze(
-            subject, material, texts, sentences, queries, of_texts.get(subject.model.name), report
+            subject, material, texts, sentences, queries, of_texts.get(subject.model.name), progress
         )
         findings.append(model)
         by_task.append(cosines)

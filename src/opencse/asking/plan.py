@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from opencse.asking.chat_server import ChatReply, key_of
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.numerals import number_of
 from opencse.search.passages import PassageSplitter
 from opencse.streams import seed_of
@@ -213,7 +213,9 @@ class QuestionPrompt:
         Raises:
             UserError: where the template cannot be filled.
         """
-        try:
+        with explaining(
+            f"{self.where}: cannot be filled", Exception, fix="correct it"
+        ):  # whatever the user's template does
             return self._compiled.render(
                 text=passage.body,
                 title=passage.title,
@@ -221,8 +223,6 @@ class QuestionPrompt:
                 language=self.language,
                 examples=self._examples_of(passage),
             ).strip()
-        except Exception as error:  # whatever the user's template does
-            raise UserError(f"{self.where}: cannot be filled ({reason(error)}); correct it") from None
 
     def _examples_of(self, passage: SourcePassage) -> list[str]:
         first = seed_of(passage.number, passage.text) % max(1, len(self.examples))

@@ -24,7 +24,7 @@ from opencse.errors import UserError, shortened
 from opencse.files import writing
 from opencse.modules.similarity import Similarity
 from opencse.numerals import number_of
-from opencse.progress import Progress
+from opencse.progress import Counted, Progress
 from opencse.records import JsonRecord
 from opencse.search.keyword_index import KeywordIndex
 from opencse.search.stems import language_of
@@ -319,24 +319,17 @@ def round_trip(
     position = {row: number for number, row in enumerate(searched)}
     targets = np.array([position[row] for row in rows], dtype=np.int64)
     words = KeywordIndex.of(texts, language_of(texts[:: max(1, len(texts) // _LANGUAGE_SAMPLE)]))
-    progress.start("encoding passages", len(texts))
-    try:
-        documents = encoder.encode_document(texts, progress=lambda done, _: progress.advance(done))
-    finally:
-        progress.finish()
+    documents = encoder.encode_document(texts, progress=Counted(progress, "encoding passages"))
     similarity = Similarity(encoder.similarity_fn_name)
     prepared, prepared_queries = similarity.prepared(documents), similarity.prepared(encoder.encode_query(questions))
     ranks: list[DocumentRanks] = []
-    progress.start("round trip", len(questions))
-    try:
-        for start in range(0, len(questions), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            by_words = np.stack([words.scores(question) for question in questions[block]])
-            by_vectors = similarity.rough(prepared_queries[block], prepared).astype(np.float64)
-            ranks += _ranks(by_words, by_vectors, starts, targets[block])
-            progress.advance(len(ranks))
-    finally:
-        progress.finish()
+    count = Counted(progress, "round trip")
+    for start in range(0, len(questions), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        by_words = np.stack([words.scores(question) for question in questions[block]])
+        by_vectors = similarity.rough(prepared_queries[block], prepared).astype(np.float64)
+        ranks += _ranks(by_words, by_vectors, starts, targets[block])
+        count(len(ranks), len(questions))
     return ranks
 
 

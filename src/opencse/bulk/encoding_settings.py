@@ -17,7 +17,7 @@ from opencse.errors import require_known
 from opencse.foreign import code_notice
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import first_of, require_dimensions, unit_rows
-from opencse.progress import Count, Say
+from opencse.progress import Count, Say, uncounted
 
 if TYPE_CHECKING:
     from opencse.kernels.precision import PrecisionName
@@ -169,7 +169,7 @@ class EncodingSettings:
         }
 
     def vectors(
-        self, encoder: TextEncoder, texts: Sequence[str], prompt: str, progress: Count | None = None
+        self, encoder: TextEncoder, texts: Sequence[str], prompt: str, progress: Count = uncounted
     ) -> NDArray[Any]:
         """Encodes ``texts``, each with ``prompt`` before it: (n, width), in the type that the form writes.
 

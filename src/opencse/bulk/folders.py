@@ -32,7 +32,7 @@ from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import WINDOW, DamagedVectorError, TextEncoder
 from opencse.engines import Engine, require_engine
 from opencse.environment import require_packages
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining
 from opencse.files import (
     append_lines,
     changed_key,
@@ -47,7 +47,7 @@ from opencse.files import (
 )
 from opencse.numerals import number_of
 from opencse.outputs import foreign_files_message, names_in
-from opencse.progress import Count, Say
+from opencse.progress import SILENT, Count, Say, uncounted
 from opencse.text.given import FileTexts
 from opencse.workers import started
 
@@ -295,10 +295,10 @@ class TaskEncoder:
 
     encoder: TextEncoder
     settings: EncodingSettings
-    count: Count | None = None
+    count: Count = uncounted
 
     @classmethod
-    def load(cls, settings: EncodingSettings, threads: int, count: Count | None = None) -> TaskEncoder:
+    def load(cls, settings: EncodingSettings, threads: int, count: Count = uncounted) -> TaskEncoder:
         """Loads the encoder in a worker process, with a share of the cores."""
         encoder = settings.load()
         if not isinstance(encoder, StaticEncoder):
@@ -326,8 +326,8 @@ def encode_folder(
     shard_rows: int = WINDOW,
     processes: int | None = 1,
     engine: Engine = "local",
-    progress: Count | None = None,
-    say: Say | None = None,
+    progress: Count = uncounted,
+    say: Say = SILENT.say,
 ) -> EncodedFile:
     """Writes the vectors of ``source`` (its first column) to files in ``out``, and at the end their manifest.
 
@@ -351,7 +351,6 @@ def encode_folder(
         UserError: for a folder that cannot be used, a fault in the text or the model, a killed process, or a vector
             that is not finite, naming the line of its text.
     """
-    say = say or (lambda line: None)
     folder = Path(out)
     if file_format == "parquet":
         require_packages("writing Parquet", "train", "pyarrow")
@@ -378,35 +377,32 @@ def encode_folder(
         }
         if cluster is not None:
             identity["device"] = str(device).partition(":")[0]
-        try:
-            with Shards.open(folder, identity, say) as shards:
-                before, begun = shards.rows, time.perf_counter()
-                if not shards.is_complete:
-                    if not before:
-                        examples = islice(source.examples(), TEXTS_CHECKED)
-                        warn_of_unknown_tokens(encoder, [texts[0] for _, texts in examples], say)
-                    report = None if progress is None else TaskProgress(progress, before, rows)
-                    work = EncodingWork(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
-                    how = replace(settings, device=device)
-                    if cluster is None:
-                        results = _locally(work, how, encoder, _devices(encoder, device, processes, work.count), say)
-                    else:
-                        results = _by_actors(work, how, encoder, cluster, processes, say)
-                    for number, result in results:
-                        if isinstance(result, FaultyText):
-                            raise fault(source, result.line, result.error)
-                        shards.add(number, result)
-                    if len(shards.done) != shards.count or shards.rows != rows:
-                        raise UserError(
-                            f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then "
-                            f"{shards.rows:,})"
-                        )
-                    shards.finish()
-                return EncodedFile(rows, dimension, before, time.perf_counter() - begun, len(shards.done))
-        except OSError as error:
-            raise UserError(
-                f"{out}: cannot be written ({reason(error)}); finished files stay, and the same command continues"
-            ) from None
+        with (
+            explaining(f"{out}: cannot be written", OSError, fix="finished files stay, and the same command continues"),
+            Shards.open(folder, identity, say) as shards,
+        ):
+            before, begun = shards.rows, time.perf_counter()
+            if not shards.is_complete:
+                if not before:
+                    examples = islice(source.examples(), TEXTS_CHECKED)
+                    warn_of_unknown_tokens(encoder, [texts[0] for _, texts in examples], say)
+                report = TaskProgress(progress, before, rows)
+                work = EncodingWork(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
+                how = replace(settings, device=device)
+                if cluster is None:
+                    results = _locally(work, how, encoder, _devices(encoder, device, processes, work.count), say)
+                else:
+                    results = _by_actors(work, how, encoder, cluster, processes, say)
+                for number, result in results:
+                    if isinstance(result, FaultyText):
+                        raise fault(source, result.line, result.error)
+                    shards.add(number, result)
+                if len(shards.done) != shards.count or shards.rows != rows:
+                    raise UserError(
+                        f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then {shards.rows:,})"
+                    )
+                shards.finish()
+            return EncodedFile(rows, dimension, before, time.perf_counter() - begun, len(shards.done))
 
 
 def _cluster(engine: Engine) -> AbstractContextManager[Cluster | None]:
@@ -445,7 +441,7 @@ class EncodingWork:
 
     tasks: Callable[[], Iterator[EncodingTask]]
     count: int
-    report: TaskProgress | None
+    report: TaskProgress
 
 
 def _locally(
@@ -454,11 +450,10 @@ def _locally(
     """Does the work in this process, or in one process for each of several devices."""
     report = work.report
     if len(devices) == 1:
-        encoding = TaskEncoder(encoder, settings, None if report is None else report.within)
+        encoding = TaskEncoder(encoder, settings, report.within)
         for number, result in map(encoding, work.tasks()):
             yield number, result
-            if report is not None:
-                report.ended(result)
+            report.ended(result)
         return
     say(f"{number_of(len(devices), 'process')} on {', '.join(dict.fromkeys(devices))}")
     context = get_context("spawn")
@@ -466,7 +461,7 @@ def _locally(
     by_device = [replace(settings, device=device) for device in devices]
     threads = max(1, _threads() // len(devices))
     with started(len(devices), _work, _begin, by_device, threads, next_number, done) as workers:
-        for _, outcome in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
+        for _, outcome in workers.done(work.tasks(), lambda: report.within(done.value)):
             yield outcome
 
 
@@ -489,9 +484,8 @@ def _by_actors(
     )
     for number, result in results:
         yield number, result
-        if work.report is not None:
-            work.report.ended(result)
-            work.report.within(0)
+        work.report.ended(result)
+        work.report.within(0)
 
 
 _worker: TaskEncoder | None = None

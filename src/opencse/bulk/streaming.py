@@ -22,7 +22,7 @@ from opencse.encoder.text_encoder import WINDOW, DamagedVectorError
 from opencse.errors import UserError, reason
 from opencse.files import ResumableFile, npy_header, partial_path, writing
 from opencse.numerals import number_of
-from opencse.progress import Count, Say
+from opencse.progress import SILENT, Count, Say, uncounted
 from opencse.text.files.formats import RawRow
 from opencse.text.given import DocumentTexts, FileTexts
 
@@ -55,8 +55,8 @@ def encode_file(
     *,
     window: int = WINDOW,
     before_finish: Callable[[int], None] | None = None,
-    progress: Count | None = None,
-    say: Say | None = None,
+    progress: Count = uncounted,
+    say: Say = SILENT.say,
 ) -> EncodedFile:
     """Writes the vectors of ``source`` (its first column) to ``out``: (rows, width), as `numpy.save` would.
 
@@ -83,7 +83,7 @@ def encode_file(
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = source.count_rows()
     text = source.fingerprint()
-    form, say = settings.form, say or _silent
+    form = settings.form
     encoder = settings.open(say)
     prompt = settings.prompt_of(encoder)
     identity = {"version": 2, **settings.identity(text, rows, encoder), "window": window}
@@ -96,7 +96,7 @@ def encode_file(
                 first = [texts[0] for _, texts in records]
                 if file.done == before:
                     warn_of_unknown_tokens(encoder, first, say)
-                counting = None if progress is None else _counted_from(file.done, rows, progress)
+                counting = _counted_from(file.done, rows, progress)
                 try:
                     written = settings.vectors(encoder, first, prompt, counting)
                 except DamagedVectorError as error:
@@ -128,21 +128,19 @@ def write_lines(
     out: TextIO,
     settings: EncodingSettings,
     *,
-    window: int = 1_024,
-    say: Say | None = None,
+    say: Say,
 ) -> EncodedFile:
-    """Writes each text with its vector to ``out``, one JSON object per line, ``window`` texts at a time.
+    """Writes each text with its vector to ``out``, one JSON object per line, 1,024 texts at a time.
 
     A sentence of a document has the document's id, too.
 
     Raises:
         UserError: for a fault in the text, or a vector that is not finite.
     """
-    say = say or _silent
     encoder = settings.open(say)
     prompt = settings.prompt_of(encoder)
     rows, started = 0, time.perf_counter()
-    for records in _windows(source, 0, window):
+    for records in _windows(source, 0, 1_024):
         if not rows:
             warn_of_unknown_tokens(encoder, [texts[0] for _, texts in records], say)
         try:
@@ -166,10 +164,6 @@ def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple
 def _counted_from(before: int, rows: int, progress: Count) -> Count:
     """``progress`` of the whole text, for the counts of one window."""
     return lambda done, _: progress(before + done, rows)
-
-
-def _silent(line: str) -> None:
-    """Ignores a line."""
 
 
 SENTENCES = "sentences.jsonl"

@@ -67,7 +67,7 @@ class TypedCommand(TyperCommand):
         parser: Any = super().make_parser(ctx)
         parameters: list[Any] = self.params
         typed_as = {
-            one.name: max(one.opts, key=len)
+            one.name: one.metavar if one.param_type_name == "argument" else max(one.opts, key=len)
             for one in parameters
             if one.type_descriptor.parameter_info.parser is not quoted
         }

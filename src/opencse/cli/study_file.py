@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, StrictBool, create_model
 
 from opencse.commands.declared import Parameter, parameters_of
 from opencse.commands.studies import compare, seeds_of
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining
 from opencse.recipes.overrides import as_overrides, as_toml, flatten
 from opencse.settings import Settings, validate
 
@@ -114,10 +114,10 @@ def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
         UserError: for a file that cannot be read, an unknown key or a wrong value, or if text, out, recipes or data
             are missing.
     """
-    try:
+    with explaining(
+        f"{path}: cannot be read as a study", OSError, ValueError, RecursionError, fix="a TOML file is expected"
+    ):
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: cannot be read as a study ({reason(error)}); a TOML file is expected") from None
     keys = {_key(entry) for name in _TABLES for entry in typed.get(name, ())}
     of_file = {name: _without(keys, read(values.get(name))) for name, read in _TABLES.items()}
     values |= {name: entries for name, entries in of_file.items() if entries is not None}

@@ -138,7 +138,7 @@ def lines_of_check(result: CorpusCheck, model: str) -> list[str]:
         *(f"            {row} ~ {earlier}" for row, earlier in result.nearly_repeated),
         f"scripts     {scripts or 'no letters'}",
     ]
-    if result.unknown is not None and result.cut is not None and result.tokens_per_word is not None:
+    if result.tokens_per_word is not None:
         lines.append(
             f"tokens      {result.tokens_per_word:.2f} per word, {result.unknown:.2%} unknown to {model}, "
             f"{result.cut:.1%} of texts longer than {result.max_length} tokens "

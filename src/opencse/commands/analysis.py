@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import Columns, Device, Pooling, Reporter, TrustRemoteCode
-from opencse.progress import Silent
+from opencse.progress import SILENT
 
 if TYPE_CHECKING:
     from opencse.analysis.inspection import Findings
@@ -55,7 +55,7 @@ def analyze(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     overwrite: bool = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Findings:
     """Analyzes one model, or several side by side: verdict, tasks, geometry, layers, neighbours.
 
@@ -92,7 +92,6 @@ def analyze(
     from opencse.text import sample
     from opencse.text.given import open_texts, texts_of
 
-    progress = progress or Silent()
     names = [str(models)] if isinstance(models, str | Path) else [str(model) for model in models]
     folder = None if out is None else Path(out)
     if folder is not None:

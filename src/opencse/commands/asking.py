@@ -18,7 +18,7 @@ from opencse.commands.shared import (
     TrustRemoteCode,
 )
 from opencse.errors import UserError, shortened
-from opencse.progress import Silent
+from opencse.progress import SILENT
 
 if TYPE_CHECKING:
     from opencse.asking.plan import QuestionPrompt
@@ -94,7 +94,7 @@ def questions(
     dry_run: bool = False,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> WrittenQuestions:
     """Has a language model write questions about documents, and writes those that pass the filters, with their texts.
@@ -166,7 +166,6 @@ def questions(
     path = Path(out)
     if path.suffix != ".jsonl":
         raise UserError(f"{out}: pairs are written as .jsonl; choose a file name with that ending")
-    progress = progress or Silent()
     answers, record = path.with_suffix(".answers.jsonl"), path.with_suffix(".record.json")
     inputs = [one for one in (examples, template) if isinstance(one, str | Path)]
     for file in (path, answers, record):

@@ -16,7 +16,7 @@ from opencse.commands.shared import (
     TrustRemoteCode,
 )
 from opencse.errors import UserError
-from opencse.progress import Silent
+from opencse.progress import SILENT
 
 if TYPE_CHECKING:
     from opencse.encoder.text_encoder import TextEncoder
@@ -38,7 +38,7 @@ def check(
     fields: Fields = None,
     split: Split = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> CorpusCheck:
     """Checks a text before training on it: kind, duplicates, lengths, unknown tokens, scripts, with advice.
@@ -79,7 +79,7 @@ def check(
     texts = sample_of_text.texts
     encoder = open_for_vectors(
         model,
-        progress or Silent(),
+        progress,
         device=None if isinstance(model, TextEncoder) else "cpu",
         trust_remote_code=trust_remote_code,
         texts=0,

@@ -178,7 +178,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         require_bool(kwargs.get("trust_remote_code", False))
-        values: dict[str, Any] = dict(kwargs)
+        values: dict[str, Any] = {name: value for name, value in kwargs.items() if (name, value) != ("progress", None)}
         for one in parameters.values():
             if one.name not in values:
                 continue

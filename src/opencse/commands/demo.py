@@ -16,7 +16,7 @@ from opencse.commands.index import build_index
 from opencse.commands.shared import OutFolder, Reporter
 from opencse.errors import InterruptedRunError
 from opencse.numerals import number_of
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 from opencse.version import __version__
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def demo(
     *,
     seed: int = 42,
     overwrite: bool = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> DemoResult:
     """Trains on the built-in sample, evaluates before and after, builds a search index, and writes a report; offline.
 
@@ -104,7 +104,7 @@ def demo(
     from opencse.files import made_folder
 
     require_packages("the demo's report", "train", "matplotlib")
-    folder, progress = Path(out), progress or Silent()
+    folder = Path(out)
     _make_room(folder, overwrite)
     with made_folder(folder):
         return _run_demo(folder, seed, progress)

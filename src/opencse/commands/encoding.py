@@ -21,7 +21,7 @@ from opencse.commands.shared import (
     TrustRemoteCode,
 )
 from opencse.errors import InterruptedRunError, UserError
-from opencse.progress import Counted, Say, Silent
+from opencse.progress import SILENT, Counted, Say
 
 if TYPE_CHECKING:
     from opencse.arrays import Embeddings
@@ -77,7 +77,7 @@ def encode(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     overwrite: bool = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> Embeddings | EncodedFile:
     """Encodes a text as an array, or writes its vectors to a file or a folder as they are computed.
@@ -120,7 +120,7 @@ def encode(
     """
     from opencse.bulk.encoding_settings import EncodingSettings, Form
     from opencse.bulk.streaming import encode_file, sentences_file, write_lines
-    from opencse.commands.opening import encoded, open_for_vectors
+    from opencse.commands.opening import open_for_vectors
     from opencse.encoder.first_look import measured_precision, sample_of
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.files import partial_path
@@ -128,7 +128,6 @@ def encode(
     from opencse.outputs import paths_of, require_absent, require_apart
     from opencse.text.given import DocumentTexts, GivenTexts, open_texts, say_left_out_rows
 
-    progress = progress or Silent()
     to_folder = isinstance(out, str | Path) and _is_folder(out)
     if not to_folder:
         if engine != "local":
@@ -150,10 +149,6 @@ def encode(
         say_left_out_rows(source, progress.say)
     form = Form(numbers, dimensions, normalize)
     if out is None:
-        if numbers != "float32":
-            raise UserError(
-                "numbers are of vectors that are written; name out, or use opencse.bulk.encoding_settings.Form"
-            )
         encoder = open_for_vectors(model, progress, pooling, device, trust_remote_code)
         form.require(encoder.dimension)
         if not isinstance(source, GivenTexts):
@@ -163,7 +158,8 @@ def encode(
         measured = measured_precision(precision, encoder, sample_of(first_texts), before)
         if precision == "auto":
             progress.say(measured.line)
-        return form.of(encoded(encoder, first_texts, "encoding", progress, prompt=before, precision=measured.name))
+        count = Counted(progress, "encoding")
+        return form.of(encoder.encode(first_texts, prompt=before, precision=measured.name, progress=count))
     if isinstance(source, GivenTexts):
         raise UserError(
             f"{source.name}: only the vectors of a file are written; index a folder (opencse index build), and for a "

@@ -22,7 +22,7 @@ from opencse.commands.shared import (
 )
 from opencse.errors import UserError, shortened
 from opencse.numerals import whole_number
-from opencse.progress import Silent
+from opencse.progress import SILENT
 
 if TYPE_CHECKING:
     from opencse.evaluation import EvaluationRecord
@@ -91,7 +91,7 @@ def evaluate(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> EvaluationRecord:
     r"""Scores any model on a suite of tasks.
 
@@ -133,7 +133,6 @@ def evaluate(
     from opencse.evaluation.retrieval.score import Retrieval
     from opencse.evaluation.suites import suite_named
 
-    progress = progress or Silent()
     how = Scoring(pooling, device, trust_remote_code, progress, transform, remove, cosine_share, fit)
     suite_options = how.suite_options([suite], tasks, fast, logistic, keep_identical_ids)
     of_models = {"pooling": pooling, "layer": layer, "dimensions": dimensions, "transform": transform}
@@ -192,7 +191,7 @@ def evaluate_all(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Iterator[tuple[str, dict[str, EvaluationRecord]]]:
     r"""Scores several models, or layers of them, on several suites: each text is read and encoded once.
 
@@ -240,7 +239,6 @@ def evaluate_all(
     from opencse.evaluation.retrieval.score import Retrieval
     from opencse.evaluation.suites import suite_named
 
-    progress = progress or Silent()
     how = Scoring(pooling, device, trust_remote_code, progress, transform, remove, cosine_share, fit)
     of_models = {
         "pooling": pooling, "layers": layers, "dimensions": dimensions, "transform": transform, "rerank": rerank

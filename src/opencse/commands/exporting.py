@@ -11,7 +11,7 @@ from opencse.commands.shared import Columns, Device, Encoder, OutFolder, Pooling
 from opencse.errors import UserError
 from opencse.markdown import public_name
 from opencse.numerals import number_of
-from opencse.progress import Silent
+from opencse.progress import SILENT
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -38,7 +38,7 @@ def export_onnx(
     split: Split = None,
     pooling: Pooling = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> OnnxExport:
     """Exports an encoder as one ONNX graph, from token ids to L2-normalised vectors, checked against torch.
 
@@ -70,7 +70,7 @@ def export_onnx(
     from opencse.text.given import open_texts
 
     require_onnx("onnx", "onnxscript", "onnxruntime")
-    folder, progress = Path(out), progress or Silent()
+    folder = Path(out)
     require_apart(folder, read=paths_of(text, pairs), models=paths_of(model))
     require_empty(folder)
     source = open_texts(sample.TRAIN if text is None else text, columns=columns, split=split)
@@ -118,7 +118,7 @@ def export_static(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Distilled:
     """Distils an encoder into a table of word vectors, which needs no neural network; see `opencse.export.distil`.
 
@@ -144,10 +144,11 @@ def export_static(
     from opencse.evaluation.transforms import sample_texts
     from opencse.export.cards import distilled_card
     from opencse.export.distil import DistilSettings, distil
+    from opencse.modules.similarity import require_dimensions
     from opencse.outputs import paths_of, require_apart, require_empty
     from opencse.text.given import open_texts
 
-    folder, progress = Path(out), progress or Silent()
+    folder = Path(out)
     settings = settings or DistilSettings()
     require_apart(folder, read=paths_of(corpus), models=paths_of(model))
     require_empty(folder)
@@ -158,10 +159,8 @@ def export_static(
         texts = sample_texts(source, settings.sentences)
     encoder = open_encoder(model, progress, pooling, device, trust_remote_code)
     if settings.dimension is None or settings.dimension > encoder.dimension:
-        if "dimension" in settings.model_fields_set and settings.dimension is not None:
-            raise UserError(
-                f"dimension {settings.dimension} is above the {encoder.dimension} of the model; give a smaller one"
-            )
+        if "dimension" in settings.model_fields_set:
+            require_dimensions(settings.dimension, encoder.dimension, name_of(model))
         settings = settings.model_copy(update={"dimension": encoder.dimension})
     distilled = distil(encoder, settings, texts, progress)
     distilled.encoder.save(folder, card=distilled_card(name_of(model), distilled, settings))
@@ -193,7 +192,7 @@ def merge(
     adapters: str | Path,
     out: OutFolder,
     *,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> SentenceEncoder:
     """Merges adapters (LoRA, in peft's layout) into the model they belong to; the folder opens anywhere.
 
@@ -215,7 +214,7 @@ def merge(
     from opencse.model_folder.description import describe
     from opencse.outputs import paths_of, require_apart, require_empty
 
-    folder, progress = Path(out), progress or Silent()
+    folder = Path(out)
     require_apart(folder, models=paths_of(adapters))
     require_empty(folder)
     adapter = describe(adapters).adapters
@@ -240,7 +239,7 @@ def push(
     revision: str | None = None,
     create_pr: bool = False,
     commit_message: Annotated[str | None, Typed(flags=("--message",), quoted=True)] = None,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> str:
     """Puts an encoder's folder on the Hub with its card, in one commit.
 
@@ -274,7 +273,7 @@ def push(
     path = Path(folder)
     require_folder(path, "give the folder of an encoder")
     locate(path)
-    (progress or Silent()).say(f"sending    {folder} to {repo_id}")
+    progress.say(f"sending    {folder} to {repo_id}")
     return upload(
         path,
         repo_id,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opencse.commands.declared import command
 from opencse.commands.shared import Report, Reporter, TrustRemoteCode
 from opencse.errors import UserError
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from opencse.runs.folder import RunFolder
@@ -21,7 +21,7 @@ def finish(
     *,
     report: Report = False,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Outcome:
     """Finishes an interrupted run: makes a model of the best step so far.
 
@@ -47,7 +47,7 @@ def finish(
     from opencse.documents.hybrid import fit_with_model
     from opencse.runs.folder import RunFolder, locked
 
-    run, progress = RunFolder.at(folder), progress or Silent()
+    run = RunFolder.at(folder)
     _require_run(run)
     try:
         run.require_idle()

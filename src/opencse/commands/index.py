@@ -28,7 +28,7 @@ from opencse.commands.shared import (
 )
 from opencse.errors import UserError, require_known
 from opencse.numerals import number_of
-from opencse.progress import Counted, Progress, Silent
+from opencse.progress import SILENT, Counted, Progress
 
 if TYPE_CHECKING:
     from opencse.commands.opening import Model
@@ -122,7 +122,7 @@ def build_index(
     overwrite: bool = False,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> Built:
     """Builds a search index of a text in a folder.
@@ -161,7 +161,6 @@ def build_index(
     from opencse.search.rows import open_rows
 
     require_known(kind, KINDS, "kind of index")
-    progress = progress or Silent()
     require_apart(folder, read=paths_of(text), models=paths_of(model), option="INDEX")
     require_new(Path(folder), overwrite=overwrite)
     rows = _said(
@@ -216,7 +215,7 @@ def add_to_index(
     model: IndexModel = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> int:
     """Adds the rows of a text to an index, all of them or none; returns their number.
@@ -240,8 +239,8 @@ def add_to_index(
     from opencse.search.rows import open_rows
 
     with Index.open(folder) as index:
-        reporter, info = progress or Silent(), index.info()
-        index.encoder = encoder_of(info, model, reporter, device, trust_remote_code)
+        info = index.info()
+        index.encoder = encoder_of(info, model, progress, device, trust_remote_code)
         rows = open_rows(
             text,
             fields=fields,
@@ -251,7 +250,7 @@ def add_to_index(
             **how,
             added_to=info,
         )
-        return index.add(_said(rows, reporter), replace=replace, progress=progress)
+        return index.add(_said(rows, progress), replace=replace, progress=progress)
 
 
 @command
@@ -262,7 +261,7 @@ def delete_from_index(
     ] = None,
     *,
     where: Conditions = None,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> int:
     """Deletes rows of an index, all of them or none; returns their number.
 
@@ -302,7 +301,7 @@ def query_index(
     model: IndexModel = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> SearchResult:
     """Finds the rows of an index that are most similar to each query.
 
@@ -335,7 +334,6 @@ def query_index(
     queries = some_of(queries, "no query; give at least one, in a list")
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a text")
-    progress = progress or Silent()
     with Index(Path(folder)) as index, index.snapshot() as snapshot:  # all that follows reads this one snapshot
         snapshot.matching(where)  # refuses bad conditions before a model is loaded
         known = KnownModel(snapshot.manifest.model_files, snapshot.manifest.fingerprint)
@@ -393,7 +391,7 @@ def index_pairs(
     folder: Folder,
     *,
     most: Annotated[int, Typed(flags=("-n",), default=20, least=1)] = 100,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> list[SimilarPair]:
     """Finds the most similar pairs of texts in an index, exactly.
 
@@ -422,7 +420,7 @@ def index_duplicates(
     folder: Folder,
     *,
     threshold: float | None = None,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> list[Duplicates]:
     """Groups the texts of an index that are duplicates.
 
@@ -464,7 +462,7 @@ def index_negatives(
     model: IndexModel = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Mined:
     """Mines hard negatives for pairs from an index, into a file of triples that `train` reads.
 
@@ -504,12 +502,12 @@ def index_negatives(
         raise UserError(f"{out}: triples are written as .jsonl; choose a file name with that ending")
     require_apart(path, read=paths_of(folder, pairs), models=paths_of(model, teacher))
     require_absent(path, overwrite=overwrite)
-    progress = progress or Silent()
     source = open_texts(pairs, columns=columns, split=split)
     say_left_out_rows(source, progress.say)
     rows = source.read().rows
     with Index(Path(folder)) as index, index.snapshot():  # all queries search the same snapshot
-        index.encoder = encoder_of(index.info(), model, progress, device, trust_remote_code)
+        info = index.info()
+        index.encoder = encoder_of(info, model, progress, device, trust_remote_code)
         margins = None
         if teacher is not None:
             from opencse.reranking.second_stage import MarginTeacher
@@ -562,7 +560,7 @@ def tune_index(
     model: IndexModel = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> FittedWeight:
     """Fits the weight of the vectors in a hybrid search to people's queries, and saves it with an index.
 
@@ -588,7 +586,6 @@ def tune_index(
     from opencse.search.database import NAMES
     from opencse.search.index import Index
 
-    progress = progress or Silent()
     measure = None if metric is None else Measure.parse(metric)
     if dev is None:
         raise UserError(
@@ -598,7 +595,8 @@ def tune_index(
     queries = UserQueries.read(Path(dev), measure, keep_identical_ids)
     with Index.open(folder) as index:
         require_writable(index.folder / NAMES, remedy="the weight is saved with the index; tune a copy of your own")
-        index.encoder = encoder_of(index.info(), model, progress, device, trust_remote_code)
+        info = index.info()
+        index.encoder = encoder_of(info, model, progress, device, trust_remote_code)
         with index.snapshot() as snapshot:
             progress.say("hybrid     answering queries with every weight of the vectors")
             fitted = fit_index_to_queries(snapshot, index.encoder, queries)

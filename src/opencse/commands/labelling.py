@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import Device, IndexModel, OutFolder, Reporter, TrustRemoteCode
-from opencse.errors import UserError
+from opencse.errors import UserError, require_once
 from opencse.numerals import number_of
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from opencse.commands.opening import Model
@@ -53,7 +53,7 @@ def label(
     model: IndexModel = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> None:
     """Shows a page on which you type queries and mark the texts of an index that answer them, until it is stopped.
 
@@ -91,7 +91,6 @@ def label(
     from opencse.serving.label_app import create_label_app
     from opencse.serving.server import address, bind, run
 
-    progress = progress or Silent()
     paths = _folders(folders, model)
     read = paths_of(*paths, queries if isinstance(queries, str | Path) else None)
     require_apart(out, read=read, models=paths_of(model))
@@ -128,7 +127,7 @@ def label_scores(
     model: IndexModel = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> LabelScores:
     r"""Scores vectors, BM25 and hybrid search of one or several indexes by the labels in a folder.
 
@@ -153,7 +152,6 @@ def label_scores(
     if not labels.queries:
         names = shlex.join(map(str, paths))
         raise UserError(f"{out}: no labels in it; mark some with `opencse label {names} --out {shlex.quote(str(out))}`")
-    progress = progress or Silent()
     with _opened(paths, model, progress, device, trust_remote_code) as indexes:
         indexes.require_same_texts(progress)
         return score_labels(indexes, labels)
@@ -168,8 +166,7 @@ def _folders(folders: str | Path | Sequence[str | Path], model: object) -> list[
     paths = [Path(one) for one in ([folders] if isinstance(folders, str | Path) else folders)]
     if not paths:
         raise UserError("no index; give the folder of one")
-    if len({one.resolve() for one in paths}) < len(paths):
-        raise UserError("an index is named twice; name each once")
+    require_once([str(one.resolve()) for one in paths], "index")
     if len(paths) > 1 and model is not None:
         raise UserError("--model is the model of one index; leave it out with several")
     return paths

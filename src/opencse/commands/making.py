@@ -23,7 +23,7 @@ from opencse.commands.shared import (
 )
 from opencse.errors import UserError
 from opencse.numerals import number_of
-from opencse.progress import Counted, Silent
+from opencse.progress import SILENT, Counted
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -48,7 +48,7 @@ def static(
     skip_lines: SkipLines = (),
     split: Split = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> Static:
     """Makes a sentence encoder by counting words, in minutes; no training. See `opencse.making.static` for the method.
@@ -87,7 +87,7 @@ def static(
     require_packages("opencse static", "train", "scipy", "sklearn")
     if model is not None and vocabulary != VOCABULARY:
         raise UserError(f"--vocabulary is for a new tokenizer; leave it out with --model {model}")
-    folder, progress, settings = Path(out), progress or Silent(), settings or StaticSettings()
+    folder, settings = Path(out), settings or StaticSettings()
     require_apart(folder, read=paths_of(text), models=paths_of(model))
     require_empty(folder)
     source = open_texts(
@@ -168,7 +168,7 @@ def whiten(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Whitened:
     """Whitens an encoder: fits a linear map on the vectors of a text and saves it as the encoder's last layer.
 
@@ -198,10 +198,11 @@ def whiten(
     from opencse.evaluation.models.whitening import STRETCHED, AllButTheTop, Whitening, whitened
     from opencse.evaluation.transforms import sample_texts
     from opencse.export.cards import fitted_text, mapped_card
+    from opencse.modules.similarity import require_dimensions
     from opencse.outputs import paths_of, require_apart, require_empty
     from opencse.text.given import open_texts, say_left_out_rows
 
-    folder, progress = Path(out), progress or Silent()
+    folder = Path(out)
     require_apart(folder, read=paths_of(text), models=paths_of(model))
     require_empty(folder)
     source = open_texts(text, columns=columns, split=split)
@@ -209,19 +210,14 @@ def whiten(
     loaded = open_encoder(model, progress, pooling, device, trust_remote_code)
     encoder = loaded.twin() if isinstance(model, SentenceEncoder) else loaded
     name = name_of(model)
-    if dimension is not None and dimension > encoder.dimension:
-        raise UserError(f"--dimension {dimension} is above the {encoder.dimension} of {name}; give a smaller one")
+    require_dimensions(dimension, encoder.dimension, name)
     if remove is not None and dimension is not None:
         raise UserError("--remove keeps all dimensions; leave --dimension out, or whiten without --remove")
     texts = sample_texts(source, sentences)
     # L2 normalisation comes last in a folder, so the map is fitted without it, and it is added again after the map.
     unit, encoder.normalize = encoder.normalize, False
-    progress.start("encoding", len(texts))
-    try:
-        prompt = encoder.prompts.of(encoder.prompts.single)
-        vectors = encoder.encode(texts, prompt=prompt, progress=lambda done, _: progress.advance(done))
-    finally:
-        progress.finish()
+    prompt = encoder.prompts.of(encoder.prompts.single)
+    vectors = encoder.encode(texts, prompt=prompt, progress=Counted(progress, "encoding"))
     whitening = Whitening.fit(vectors, dimension) if remove is None else AllButTheTop.fit(vectors, remove)
     result = whitened(encoder, whitening)
     result.normalize = unit

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opencse.arrays import Embeddings
 from opencse.encoder.opening import KnownModel, load, open_bert
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
@@ -126,25 +124,6 @@ def _require_none(pooling: str | None, device: str | None) -> None:
 def name_of(model: Model) -> str:
     """The name of a model in records."""
     return model.network_name if isinstance(model, TextEncoder) else str(model)
-
-
-def encoded(
-    encoder: TextEncoder,
-    texts: Sequence[str],
-    title: str,
-    progress: Progress,
-    *,
-    prompt: str,
-    precision: PrecisionName = "float32",
-) -> Embeddings:
-    """The vectors of ``texts``, each with ``prompt`` before it; progress is shown as a bar called ``title``."""
-    progress.start(title, len(texts))
-    try:
-        return encoder.encode(
-            texts, prompt=prompt, precision=precision, progress=lambda done, _: progress.advance(done)
-        )
-    finally:
-        progress.finish()
 
 
 def second_stage(

@@ -23,7 +23,7 @@ from opencse.commands.shared import (
 )
 from opencse.errors import UserError
 from opencse.numerals import number_of
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from opencse.commands.opening import Model
@@ -81,7 +81,7 @@ def serve(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> None:
     """Serves models over HTTP until it is stopped: OpenAI-style embeddings, search, similarity, and a page at ``/``.
 
@@ -126,7 +126,6 @@ def serve(
     from opencse.serving.server import address, bind, run
     from opencse.serving.service import Service
 
-    progress = progress or Silent()
     all_models = [models] if isinstance(models, Model) else list(models)
     folders = [index] if isinstance(index, str | Path) else list(index or [])
     limits = Limits(body_bytes=max_body, texts=max_texts, waiting_texts=max_waiting)

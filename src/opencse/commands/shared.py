@@ -54,7 +54,7 @@ Data = Annotated[
     ),
 ]
 Reporter = Annotated[
-    "Progress | None",
+    "Progress",
     Typed(
         "receives decisions, results and counts, for instance `opencse.progress.Terminal`; nothing by default.",
         hidden=True,

@@ -24,7 +24,7 @@ from opencse.commands.shared import (
 )
 from opencse.errors import InterruptedRunError, UserError, nearest, shortened
 from opencse.numerals import number_of, whole_number
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from opencse.statistics import Summary
@@ -119,7 +119,7 @@ def compare(
     dry_run: bool = False,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     command: Annotated[str, Typed(hidden=True)] = "opencse.compare",
 ) -> Comparison:
     """Compares recipes over seeds and starts, with intervals and significance.
@@ -180,7 +180,7 @@ def compare(
 
     require_packages("opencse compare", "train", "matplotlib", "scipy")
     texts, folder = open_texts(text, columns=columns), Path(out)
-    reporter, changes = progress or Silent(), tuple(settings)
+    changes = tuple(settings)
     if (data_seeds or dropout_seeds) and len(seeds) > 1 and tuple(seeds) != SEEDS:
         raise UserError("--data-seeds and --dropout-seeds vary; give one seed for everything else: --seeds 42")
     first = seeds[:1]
@@ -224,16 +224,16 @@ def compare(
         row = _baseline(crossed, baseline)
         if dry_run:
             for line in plan_lines(study):
-                reporter.say(line)
+                progress.say(line)
             return Comparison(metric=study.metric or "", baseline=row, judged=study.judge, starts=[], rows=[])
         return write_comparison(
             study,
-            _run_all(study, reporter, workers, engine),
+            _run_all(study, progress, workers, engine),
             row,
             metric=study.metric,
             resamples=resamples,
             command=command,
-            progress=reporter,
+            progress=progress,
             tuned=tuned,
         )
 
@@ -255,11 +255,11 @@ def compare(
     tuning_runs = compared(tuning, None, 0)
     if dry_run:
         number = len(apart or seeds)
-        reporter.say(f"then       each recipe with the best of these values, at {number_of(number, 'seed')}")
+        progress.say(f"then       each recipe with the best of these values, at {number_of(number, 'seed')}")
         return tuning_runs
     best, tuned = best_values(tried, tuning_runs, tune_seeds)
     for name, score in tuned.best.items():
-        reporter.say(f"best by {tuned.metric}: {name}, {score:.2f}{at_an_end(best[name], tune)}")
+        progress.say(f"best by {tuned.metric}: {name}, {score:.2f}{at_an_end(best[name], tune)}")
     return compared(study_of(folder, best), baseline, resamples, tuned)
 
 
@@ -308,7 +308,7 @@ def reproduce(
     workers: Annotated[int, Typed(least=1)] = 1,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Reproduction:
     """Trains and evaluates a paper's system by its recipe, and returns published and measured scores.
 
@@ -340,7 +340,7 @@ def reproduce(
     from opencse.text.given import open_texts
 
     require_packages("opencse reproduce", "train", "scipy")
-    progress, changes, dev = progress or Silent(), tuple(settings), _dev(dev, data)
+    changes, dev = tuple(settings), _dev(dev, data)
     row = paper_row(recipe, None if model is None else str(model))
     study = Study(
         text=open_texts(text, columns=columns),
@@ -408,7 +408,7 @@ def _suites(
 
 
 def _run_all(
-    study: Study, progress: Progress, workers: int | None = None, engine: Literal["local", "ray"] = "local"
+    study: Study, progress: Progress, workers: int | None, engine: Literal["local", "ray"] = "local"
 ) -> list[StudyRecord]:
     """Makes the runs that are missing."""
     from opencse.studies.running import run_study

@@ -25,7 +25,7 @@ from opencse.commands.shared import (
 )
 from opencse.errors import InterruptedRunError, UserError
 from opencse.processes import started
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from opencse.documents.dev_choice import Dev, DevChoice
@@ -114,7 +114,7 @@ def train(
     callbacks: Callbacks = (),
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> TrainResult:
     """Trains a sentence encoder from text and keeps the best one on the dev pairs.
@@ -173,7 +173,7 @@ def train(
             fields=fields,
             **how,
             labels=True,
-            say=None if progress is None else progress.say,
+            say=progress.say,
         ),
         recipe=resolved,
         model=str(start),
@@ -215,7 +215,7 @@ def pretrain(
     callbacks: Callbacks = (),
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> TrainResult:
     """Masked-language-model pretraining of a new BERT, or of ``model`` on your domain; the head is kept with it.
@@ -284,7 +284,7 @@ def pretrain(
             fields=fields,
             **how,
             labels=True,
-            say=None if progress is None else progress.say,
+            say=progress.say,
         ),
         recipe=resolved,
         model=start,
@@ -363,7 +363,7 @@ def adapt(
     callbacks: Callbacks = (),
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
     **how: Unpack[Reads],
 ) -> TrainResult:
     """Adapts an encoder to documents, without labels, and keeps the one that answers questions about them best.
@@ -403,9 +403,10 @@ def adapt(
         continue_from: a model that `adapt` wrote, to adapt further because the collection has grown: ``corpus`` is all
             of it as it is now.
         recipe: Recipe by name (opencse recipes) or TOML file.
-        dev: Data that the best step is selected by: 'auto' (questions about held-out documents), a folder of your
-            queries with their relevant documents (BEIR's layout), a file of graded pairs, 'sample' (150 built-in graded
-            pairs), or 'none' (keep the last step).
+        dev: Data that the best step is selected by: 'text' (questions about held-out documents), 'auto' ('text', or
+            'sample' where the documents are few), a folder of your queries with their relevant documents (BEIR's
+            layout), a file of graded pairs, 'sample' (150 built-in graded pairs), 'transfer:FOLDER' (mean dev accuracy
+            of the transfer tasks there), or 'none' (keep the last step).
 
     Raises:
         UserError: for bad input, in one line.
@@ -456,7 +457,7 @@ def adapt(
         dev=chosen,
         folder=Path(out),
         taught=teacher is not None,
-        progress=progress or Silent(),
+        progress=progress,
     )
     run = Run(
         text=adaptation.text,
@@ -478,7 +479,7 @@ def adapt(
                 adaptation.queries,
                 device=device,
                 trust_remote_code=trust_remote_code,
-                progress=progress or Silent(),
+                progress=progress,
             )
         except KeyboardInterrupt:
             raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
@@ -505,7 +506,7 @@ def _run_or_plan(
     overwrite: bool,
     dry_run: bool,
     report: bool,
-    progress: Progress | None,
+    progress: Progress,
 ) -> TrainResult:
     """Trains and writes the report; with ``dry_run`` only plans it."""
     from opencse.commands.finishing import can_draw_report
@@ -513,7 +514,6 @@ def _run_or_plan(
     from opencse.runs.folder import REPORT, RunFolder
     from opencse.training.callbacks import require_tracker
 
-    progress = progress or Silent()
     if run.track is not None:
         require_tracker(run.track)
     report = report and can_draw_report(progress)

@@ -19,9 +19,9 @@ from opencse.commands.shared import (
     Split,
     TrustRemoteCode,
 )
-from opencse.errors import UserError
+from opencse.errors import UserError, require_once
 from opencse.numerals import number_of
-from opencse.progress import Silent
+from opencse.progress import SILENT, Counted
 
 if TYPE_CHECKING:
     from opencse.analysis.calibration import Calibration
@@ -61,7 +61,7 @@ def similarity(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> list[Similar]:
     """Computes the similarity of one text to others by the model's own function (by default cosine), highest first.
 
@@ -91,7 +91,6 @@ def similarity(
     others = some_of(others, "others: give at least one text to compare with, in a list")
     if not all(one.strip() for one in (text, *others)):
         raise UserError("a text is blank; give each some words")
-    progress = progress or Silent()
     encoder = open_for_vectors(model, progress, pooling, device, trust_remote_code, texts=1 + len(others))
     warn_of_unknown_tokens(encoder, [text, *others], progress.say)
     scores = encoder.similarity(text, others)[0].tolist()
@@ -134,7 +133,7 @@ def nearest(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Neighbours:
     """Finds the sentences of a corpus that are nearest to each query, by one or more encoders.
 
@@ -164,7 +163,7 @@ def nearest(
         UserError: for bad input, a model named twice, or no query.
     """
     from opencse.analysis.calibration import Calibration
-    from opencse.commands.opening import Model, encoded, name_of, open_for_vectors
+    from opencse.commands.opening import Model, name_of, open_for_vectors
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.evaluation.neighbours import compare_neighbours
     from opencse.model_folder.locate import locate
@@ -175,11 +174,9 @@ def nearest(
     from opencse.text.given import open_texts, say_left_out_rows, texts_of
     from opencse.text.values import some_of
 
-    reporter = progress or Silent()
     several = [models] if isinstance(models, Model) else list(models)
     names = [name_of(model) for model in several]
-    if len(set(names)) < len(names):
-        raise UserError("a model is named twice; name each once")
+    require_once(names, "model")
     queries = some_of(queries, "no query; give at least one, in a list")
     for model in several:
         if not isinstance(model, TextEncoder):
@@ -190,7 +187,7 @@ def nearest(
     saved: Path | None = None
     if corpus is not None:
         read = open_texts(corpus, columns=columns, split=split)
-        say_left_out_rows(read, reporter.say)
+        say_left_out_rows(read, progress.say)
         saved = cache_folder(read) if cache else None
         texts, source = texts_of(read), str(corpus) if isinstance(corpus, str | Path) else None
     elif len(indexes) != len(several):
@@ -214,14 +211,14 @@ def nearest(
 
     def encode(number: int, queries: Sequence[str], documents: Sequence[str]) -> tuple[Embeddings, Embeddings]:
         """Encodes with a model that is loaded here, so that one at a time is in memory."""
-        encoder = open_for_vectors(several[number], reporter, pooling, device, trust_remote_code)
+        encoder = open_for_vectors(several[number], progress, pooling, device, trust_remote_code)
         if indexes:
             opened = Index.open(indexes[number], encoder=encoder)
         elif saved is not None:
-            opened = cached_index(saved, list(dict.fromkeys(texts)), encoder, reporter)
+            opened = cached_index(saved, list(dict.fromkeys(texts)), encoder, progress)
         else:
-            title, prompt = f"encoding with {names[number]}", encoder.prompts.of(Role.DOCUMENT)
-            return encoder.encode_query(queries), encoded(encoder, documents, title, reporter, prompt=prompt)
+            count = Counted(progress, f"encoding with {names[number]}")
+            return encoder.encode_query(queries), encoder.encode_document(documents, progress=count)
         with opened:
             return vectors_of(opened, queries, Role.QUERY), vectors_of(opened, documents, Role.DOCUMENT)
 
@@ -233,7 +230,7 @@ def nearest(
         source=source,
         percentile_of={name: one.percentile_of for name, one in calibrations.items() if one is not None},
         similarity_of=similarities,
-        progress=reporter.say,
+        progress=progress.say,
     )
 
 
@@ -250,7 +247,7 @@ def calibrate(
     split: Split = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
-    progress: Reporter = None,
+    progress: Reporter = SILENT,
 ) -> Calibration:
     """Measures what a cosine of this model means on a text, and saves that in the model's folder.
 
@@ -291,7 +288,6 @@ def calibrate(
     file = Path(model) / CALIBRATION
     require_writable(file, remedy="a calibration is saved with its model, so copy the model to a folder of your own")
     require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
-    progress = progress or Silent()
     source = open_texts(text, columns=columns, split=split)
     say_left_out_rows(source, progress.say)
     texts = texts_of(source)

@@ -32,6 +32,7 @@ from opencse.training.selection import (
     Selector,
     TrainedTexts,
     TransferSelector,
+    doubt_on,
 )
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class UserQueries(Questions):
     @property
     def count(self) -> str:
         """How many queries and documents there are."""
-        return f"{number_of(len(self.task.queries), 'query')} among {self.task.described(self.keep_identical_ids)}"
+        queries = number_of(len(self.task.queries), "query") + doubt_on(len(self.task.queries))
+        return f"{queries} among {self.task.described(self.keep_identical_ids)}"
 
     @property
     def units(self) -> Integers:
@@ -201,13 +203,7 @@ class SavedQuestions(JsonRecord):
         queries = UserQueries.read(folder, Measure.parse(self.metric), self.keep_identical_ids)
         task = queries.task
         ids = set(self.query_ids)
-        rows = [row for row, name in enumerate(task.query_ids) if name in ids]
-        selected = replace(
-            task,
-            query_ids=[task.query_ids[row] for row in rows],
-            queries=[task.queries[row] for row in rows],
-            judged=[task.judged[row] for row in rows],
-        )
+        selected = task.of_queries([row for row, name in enumerate(task.query_ids) if name in ids])
         if selected.sha256() != self.content:
             raise UserError(f"{folder}: the queries have changed since the run selected by them; put the original back")
         return replace(queries, task=selected)
@@ -294,7 +290,7 @@ class Dev:
         if isinstance(self.source, Path) and self.kind == TRANSFER:
             require_tasks(self.source)
         elif isinstance(self.source, Path) and self.kind == PAIRS:
-            require_file(self.source)
+            require_file(self.source, "file or folder")
 
     def without_questions(self, why: str) -> Dev:
         """What selects where none can be asked of the text: the built-in graded pairs.

@@ -15,7 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
-from opencse.evaluation.retrieval.rankers import ByBoth, evenly
+from opencse.evaluation.retrieval.rankers import ByBoth, TaskKeywords
 from opencse.files import remove
 from opencse.model_folder.description import write_hybrid_weight
 from opencse.modules.prompts import Role
@@ -28,7 +28,6 @@ from opencse.search.keyword_index import KeywordIndex
 from opencse.search.passages import PassageSplitter
 from opencse.search.rows import require_same_texts
 from opencse.search.snapshots import Snapshot
-from opencse.search.stems import language_of
 from opencse.statistics.queries import MeanDifference, grouped_difference
 from opencse.training.questions import quick
 
@@ -227,7 +226,7 @@ def fit_to_queries(encoder: SentenceEncoder, queries: UserQueries) -> FittedWeig
         others = [row for row in ranked.tolist() if row != left_out[number]][: metric.k]
         return metric.of_ranking([levels.get(row, 0) for row in others], list(levels.values()))
 
-    words = KeywordIndex.of(task.documents, language_of(evenly(task.documents)))
+    words = TaskKeywords().of(task)
     values = values_by_share(task.queries, similarity.prepared(embedded.queries.of(task.queries)), rows, words, score)
     default = weight_of_encoder(encoder, words.language).value
     return fit_weight(values, queries.units, _source_of(task.queries, task.name), default)
@@ -242,7 +241,7 @@ def fit_with_model(
     queries: UserQueries | None = None,
     *,
     device: str | None = None,
-    trust_remote_code: bool = False,
+    trust_remote_code: bool,
     progress: Progress,
 ) -> None:
     """Fits the weight to the queries that selected the model in ``folder``; their names are then deleted there.

@@ -17,7 +17,7 @@ from opencse.documents.questions import HeldOut, TextQuestions, hold_nothing_out
 from opencse.documents.questions import pairs as questions_of_pairs
 from opencse.errors import UserError
 from opencse.numerals import number_of
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.ranking import Measure
 from opencse.search.keyword_index import KeywordIndex
 from opencse.text.documents import Document
@@ -36,7 +36,7 @@ Owned = tuple[int, str]
 
 
 def pairs_by_shared_words(
-    questions: Sequence[Owned], passages: Sequence[Owned], most: int, count: Count | None = None
+    questions: Sequence[Owned], passages: Sequence[Owned], most: int, count: Count = uncounted
 ) -> list[tuple[str, str]]:
     r"""Pairs each title or sentence with the passage of another document that scores highest for it by BM25.
 
@@ -73,7 +73,7 @@ def pairs_by_shared_words(
         scores[owners == owner] = 0.0
         if len(scores) and scores.max() > 0:
             rows.append((question, passages[int(scores.argmax())][1]))
-        if count is not None and (done % 100 == 0 or done == len(questions)):
+        if done % 100 == 0 or done == len(questions):
             count(done, len(questions))
     return rows
 
@@ -254,7 +254,7 @@ class DocumentSentences:
         rows = _not_left_out(*self._titles) if self.kind == "titles" else []
         return rows + self._neighbours() if self.running else rows
 
-    def pairs_by_shared_words(self, most: int, count: Count | None) -> TrainingRows:
+    def pairs_by_shared_words(self, most: int, count: Count) -> TrainingRows:
         """At most ``most`` pairs by shared words, without held-out texts and repeats of them.
 
         Args:
@@ -365,7 +365,7 @@ def material_of(
     documents: Sequence[Document],
     metric: Measure | None = None,
     pairs: Sequence[tuple[str, str]] = (),
-    count: Count | None = None,
+    count: Count = uncounted,
     written: Sequence[WrittenRow] = (),
     *,
     asks: bool = True,
@@ -412,7 +412,7 @@ def material_of(
     return material
 
 
-def _rows_of(collection: DocumentSentences, count: Count | None) -> tuple[TrainingRows, str]:
+def _rows_of(collection: DocumentSentences, count: Count) -> tuple[TrainingRows, str]:
     """The rows to train on, and what they are in words."""
     rows, kind = collection.rows(), collection.kind
     note = f" ({collection.only_titles:,} with only a title)" if collection.only_titles else ""

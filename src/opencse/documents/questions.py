@@ -6,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,18 +62,17 @@ def hold_nothing_out(texts: Texts) -> HeldOut:
     return HeldOut(np.arange(len(texts.rows), dtype=np.int64), none, none)
 
 
-def hold_out(texts: Texts, share: float | None = None, most: int = MOST_ROWS) -> HeldOut:
+def hold_out(texts: Texts, share: float | None = None) -> HeldOut:
     """Holds out units of a text: documents (passages of long ones), groups of pairs with common texts, or sentences.
 
     A unit is held out if the hash of its texts is in the lowest ``share`` of all hashes. So the selection depends only
     on the content, equal units are held out together, and a text that grows has the same units held out as before.
-    Beyond ``most`` rows, the units of the lowest hashes are held out.
+    Beyond ``MOST_ROWS`` rows, the units of the lowest hashes are held out.
 
     Args:
         texts: the text.
         share: of the units, between 0 and 1; by default ``SHARE``, or what makes ``ENOUGH_UNITS`` units, up to
             ``LARGEST_SHARE``.
-        most: most rows to hold out.
 
     Example:
         >>> texts = Texts([(f"Sentence number {n}.",) for n in range(1000)], None, "sentences")
@@ -91,7 +89,7 @@ def hold_out(texts: Texts, share: float | None = None, most: int = MOST_ROWS) ->
     eligible = rows <= max(1, _LARGEST * len(keys)) if texts.width > 1 else np.ones(len(rows), dtype=bool)
     order = np.lexsort((np.arange(len(rows)), hashes))
     order = order[(eligible & (hashes < share * 2.0**64))[order]]
-    held_units = order[np.cumsum(rows[order]) <= most]
+    held_units = order[np.cumsum(rows[order]) <= MOST_ROWS]
     held = np.isin(units, held_units)
     held_keys = {key for row, is_held in zip(keys, held, strict=True) if is_held for key in row}
     repeated = np.fromiter((any(key in held_keys for key in row) for row in keys), dtype=bool, count=len(keys)) & ~held
@@ -215,9 +213,9 @@ def overlapping_crops(texts: Texts, held: HeldOut) -> QuestionSet:
     return _make("crops", "sentence-part questions", questions, others)
 
 
-def shorten(text: str, words: int = WORDS) -> str:
+def shorten(text: str) -> str:
     """The first words of a text; a text that is short enough is unchanged."""
-    return first_words(text, words)
+    return first_words(text, WORDS)
 
 
 def _make(
@@ -420,13 +418,12 @@ class TextQuestions(Questions):
         return [total * weight / len(one) for one, weight in zip(self.sets, weights, strict=True)]
 
 
-def text_questions(texts: Texts, metric: Measure | None = None, documents: Iterable[str] = ()) -> TextQuestions | None:
+def text_questions(texts: Texts, metric: Measure | None = None) -> TextQuestions | None:
     """Holds out a share of ``texts`` and makes questions from it; None where the text is too small for any.
 
     Args:
         texts: the training text.
         metric: scores the rank of an answer; nDCG@10 by default.
-        documents: more candidates, for the answers of pairs.
 
     Example:
         >>> rows = [(f"question {n} about thing {n}", f"an answer that explains thing {n}") for n in range(600)]
@@ -435,21 +432,21 @@ def text_questions(texts: Texts, metric: Measure | None = None, documents: Itera
         '130 retrieval questions over 439 candidates; 130 rows held out'
     """
     held = hold_out(texts)
-    sets = question_sets(texts, held, documents)
+    sets = question_sets(texts, held)
     if not sets:
         return None
     return TextQuestions(sets, held, held.left_out, from_pairs=texts.width > 1, metric=metric or Measure())
 
 
-def question_sets(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> tuple[QuestionSet, ...]:
+def question_sets(texts: Texts, held: HeldOut) -> tuple[QuestionSet, ...]:
     """Makes the kinds of questions that a text allows; kinds of fewer than ``FEWEST`` are left out.
 
-    Pairs: the held-out pairs, with ``documents`` as more candidates. Running text: neighbouring sentences and halves of
+    Pairs: the held-out pairs. Running text: neighbouring sentences and halves of
     documents. Loose sentences: two overlapping parts of each.
     """
     makers: tuple[QuestionMaker, ...]
     if texts.width > 1:
-        makers = (partial(pairs, documents=documents),)
+        makers = (pairs,)
     elif texts.documents is not None:
         makers = (neighbours, halves)
     else:

@@ -32,9 +32,7 @@ class MovingAverage(nn.Module):
         random_seed: if given, the copy's backbone starts with new random weights of this seed instead.
     """
 
-    def __init__(
-        self, encoder: SentenceEncoder, momentum: float, *, head: bool = True, random_seed: int | None = None
-    ) -> None:
+    def __init__(self, encoder: SentenceEncoder, momentum: float, *, head: bool, random_seed: int | None) -> None:
         super().__init__()
         self.encoder = encoder.twin()
         self.encoder.lm_head = None

@@ -133,7 +133,7 @@ def _weighing(encoder: EncoderNetwork) -> str:
     return ", unknown tokens left out" if table else ", tokens weighed (WordWeights)"
 
 
-def front_matter(library: str, tags: Sequence[str], base: str | None = None) -> str:
+def front_matter(library: str, tags: Sequence[str], base: str | None) -> str:
     """The metadata of a card for the Hub, in YAML between dashes."""
     from huggingface_hub import ModelCardData
 

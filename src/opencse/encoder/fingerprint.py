@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opencse.errors import UserError, reason
 from opencse.files import hash_file
 from opencse.foreign import own_code
 from opencse.model_folder.layout import module_folder, read_json
@@ -54,10 +53,7 @@ def hash_model(model: str | Path) -> dict[str, str]:
         for path in module.glob(pattern)
         if path.is_file()
     }
-    try:
-        hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in sorted(files)}
-    except OSError as error:
-        raise UserError(f"{model}: cannot be read ({reason(error)})") from None
+    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in sorted(files)}
     if not (folder / "adapter_config.json").is_file():
         return hashes
     from opencse.model_folder.adapters import read_adapters

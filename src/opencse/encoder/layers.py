@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import require_texts, token_batches
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
+from opencse.progress import Count, uncounted
 from opencse.text.tokenizer import Ids, Tokens
 from opencse.text.values import as_list
 
@@ -29,7 +30,7 @@ def vectors_by_layer(
     *,
     role: Role = Role.PLAIN,
     token_budget: int = BUDGET,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Count = uncounted,
 ) -> dict[int, Embeddings]:
     """Pools sentence vectors from layers, without dense layers, in one forward pass; for probing layer by layer.
 
@@ -61,8 +62,7 @@ def vectors_by_layer(
         for layer, layer_rows in vectors.items():
             layer_rows[batch.rows] = encoder.pool([batch.states[layer]], batch.tokens).float().cpu().numpy()
         done += len(batch.rows)
-        if progress is not None:
-            progress(done, len(ids))
+        progress(done, len(ids))
     return vectors
 
 
@@ -115,7 +115,7 @@ def layer_states(
         yield LayerStates(rows, tuple(output.hidden_states), tokens)
 
 
-def token_ids(encoder: SentenceEncoder, texts: Sequence[str], prompt: str = "") -> list[Ids]:
+def token_ids(encoder: SentenceEncoder, texts: Sequence[str], prompt: str) -> list[Ids]:
     """The ids of each text with ``prompt`` before it, truncated at the encoder's maximum length.
 
     Raises:

@@ -43,7 +43,7 @@ from opencse.modules.parts import Common, Parts, lower_casing
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_modules import MaskedLMHead, TemplatesAlone, TokenWeights
 from opencse.processes import ALONE, Processes
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens, moved
 
 if TYPE_CHECKING:
@@ -505,7 +505,7 @@ class EncoderNetwork(TextEncoder, nn.Module):
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
     @torch.inference_mode()
-    def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
+    def vectors(self, texts: Sequence[str], how: Batching, progress: Count = uncounted) -> Embeddings:
         """(n, dimension) vectors of texts; see `TextEncoder.vectors`.
 
         A GPU gets one batch after the other and is waited for once per window, while the next window is tokenised.
@@ -540,8 +540,7 @@ class EncoderNetwork(TextEncoder, nn.Module):
                         rows[at : at + len(filled)] = start + filled
                         at += len(filled)
                     done += len(indices)
-                    if progress is not None:
-                        progress(done, len(texts))
+                    progress(done, len(texts))
                 # One copy for a window: each copy waits for the GPU.
                 vectors[rows[:at]] = encoded[:at].cpu().numpy()
         return vectors

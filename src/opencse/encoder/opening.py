@@ -19,7 +19,7 @@ from opencse.kernels.precision import PrecisionName
 from opencse.model_folder.without_torch import NumpyParts, read_bert, read_static
 from opencse.modules.pooling import LEAST_WEIGHT, Pooling
 from opencse.modules.similarity import unit_rows
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.text.rust_tokenizer import Ids
 
 _IDS = 1_024
@@ -91,7 +91,7 @@ class BertEncoder(NumpyEncoder[NumpyBert]):
             vectors = np.add.reduceat(hidden * weights, starts, axis=0) / np.maximum(totals, LEAST_WEIGHT)
         return unit_rows(vectors) if self.normalize else vectors
 
-    def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
+    def vectors(self, texts: Sequence[str], how: Batching, progress: Count = uncounted) -> Embeddings:
         """(n, dimension) vectors of texts, in batches of their own size; see `TextEncoder.vectors`."""
         return super().vectors(texts, replace(how, budget=_IDS), progress)
 

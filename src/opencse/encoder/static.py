@@ -18,7 +18,7 @@ from opencse.kernels.numpy_models import NumpyBert, WordMeans
 from opencse.kernels.precision import PrecisionName
 from opencse.model_folder.without_torch import NumpyParts, read_static
 from opencse.modules.similarity import unit_rows
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.text.rust_tokenizer import Ids, RustTokenizer
 
 _IDS = 512
@@ -101,7 +101,7 @@ class StaticEncoder(NumpyEncoder[WordMeans]):
         vectors = self.model.of(rows)
         return unit_rows(vectors) if self.normalize else vectors
 
-    def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
+    def vectors(self, texts: Sequence[str], how: Batching, progress: Count = uncounted) -> Embeddings:
         """(n, dimension) vectors of texts, in batches of their own size; see `TextEncoder.vectors`."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         done = 0
@@ -116,8 +116,7 @@ class StaticEncoder(NumpyEncoder[WordMeans]):
                 if filled:
                     vectors[start + np.array(filled)] = occurring.means([rows_by_text[i] for i in filled])
                 done += len(indices)
-                if progress is not None:
-                    progress(done, len(texts))
+                progress(done, len(texts))
         return unit_rows(vectors) if self.normalize else vectors
 
 

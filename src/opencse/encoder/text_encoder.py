@@ -17,7 +17,7 @@ from opencse.modules.parts import Common
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.similarity import HybridWeight, Similarity, unit_rows
-from opencse.progress import Count, Counted, Terminal
+from opencse.progress import Count, Counted, Terminal, uncounted
 from opencse.text.rust_tokenizer import Ids, TokenCounter
 from opencse.text.scripts import is_unicode
 from opencse.text.values import as_list, is_missing
@@ -168,7 +168,7 @@ class TextEncoder(ABC):
         del prompt
         return 0
 
-    def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
+    def vectors(self, texts: Sequence[str], how: Batching, progress: Count = uncounted) -> Embeddings:
         """(n, dimension) vectors of texts, of which none is checked; a text without a token has the zero vector.
 
         Args:
@@ -185,8 +185,7 @@ class TextEncoder(ABC):
                 if filled:
                     vectors[start + np.array(filled)] = self.encode_ids([ids[i] for i in filled])
                 done += len(indices)
-                if progress is not None:
-                    progress(done, len(texts))
+                progress(done, len(texts))
         return vectors
 
     def encode(
@@ -248,13 +247,11 @@ class TextEncoder(ABC):
         require_options(precision, token_budget=token_budget, batch_size=batch_size)
         prompt = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
         if show_progress_bar:
-            if progress is not None:
-                raise UserError("give show_progress_bar or progress, not both")
-            progress = Counted(Terminal(), "encoding")
+            progress = progress or Counted(Terminal(), "encoding")
         if device is not None:
             self.move_to(device)
         how = Batching(token_budget or usual_budget(self.device_kind), batch_size, precision == "bf16", prompt)
-        vectors = self.vectors(rows, how, progress)
+        vectors = self.vectors(rows, how, progress or uncounted)
         require_sound_vectors(self, vectors, rows, bf16=how.bf16)
         if normalize_embeddings:
             vectors = unit_rows(vectors)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from opencse.arrays import Floats, Integers, Vectors
-from opencse.evaluation.cross_validation import MODES, ClassifierSettings, Fold
+from opencse.evaluation.cross_validation import MODES, ClassifierSettings, Fits, Fold
 
 
 class SoftmaxRegression:
@@ -232,7 +233,7 @@ class Classifiers:
         self.at_once = at_once
 
     @torch.no_grad()
-    def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> SoftmaxFits:
+    def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> Fits:
         """Fits all folds; folds of one size are trained together.
 
         Args:
@@ -247,7 +248,16 @@ class Classifiers:
             accuracy[chunk] = best
             for position, f in enumerate(chunk):
                 parameters[f] = tuple(p[position] for p in trained)
-        return SoftmaxFits(accuracy, parameters, self.features)
+        return Fits(accuracy, partial(self._predict, parameters))
+
+    def _predict(
+        self, parameters: list[tuple[Tensor, ...]], fold: int, regularisation: int, rows: Integers
+    ) -> Integers:
+        """The class (n,) of each row; see ``Fits``."""
+        one = [p[regularisation, None] for p in parameters[fold]]
+        scores = logits(one, self.features[torch.from_numpy(rows).to(self.features.device)])
+        classes: Integers = scores[0].argmax(dim=0).cpu().numpy()
+        return classes
 
     def _chunks(self, folds: Sequence[Fold], fits: int) -> list[list[int]]:
         """Groups the folds by size of training set, at most as many at a time as memory allows."""
@@ -316,23 +326,6 @@ class Classifiers:
         return shares
 
 
-class SoftmaxFits:
-    """The trained classifiers; see ``Fits``."""
-
-    def __init__(self, accuracy: Floats, parameters: list[tuple[Tensor, ...]], features: Tensor) -> None:
-        """``parameters``: of each fold, (R, ., .); ``features``: (n, d + 1)."""
-        self.accuracy = accuracy
-        self.parameters = parameters
-        self._features = features
-
-    def predict(self, fold: int, regularisation: int, rows: Integers) -> Integers:
-        """See ``Fits``."""
-        one = [p[regularisation, None] for p in self.parameters[fold]]
-        scores = logits(one, self._features[torch.from_numpy(rows).to(self._features.device)])
-        classes: Integers = scores[0].argmax(dim=0).cpu().numpy()
-        return classes
-
-
 def _held_out(
     trains: Sequence[Integers],
     random: np.random.RandomState,
@@ -347,26 +340,8 @@ def _held_out(
 CLASSES = 5
 
 
-@dataclass(frozen=True)
-class RegressorSettings:
-    """The protocol of a fit (SentEval).
-
-    Attributes:
-        batch_size: pairs per step.
-        passes: over the training set between two dev checks.
-        misses: checks without improvement, counted over the whole fit; the last one ends it.
-        max_passes: no further round of passes begins after more than this many.
-        seed: of initial weights and batches.
-    """
-
-    batch_size: int = 64
-    passes: int = 50
-    misses: int = 4
-    max_passes: int = 1000
-    seed: int = 1111
-
-
-SETTINGS = RegressorSettings()
+SETTINGS = replace(MODES["test"], epoch_size=50, tenacity=3, max_epoch=1000)
+"""The protocol of a fit (SentEval); there are no folds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,7 +397,7 @@ def fit(
     scores: Floats,
     check: Callable[[Regressor], float],
     *,
-    settings: RegressorSettings = SETTINGS,
+    settings: ClassifierSettings = SETTINGS,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Regressor:
@@ -431,10 +406,10 @@ def fit(
     .. math:: L = \frac{1}{5 B} \sum_b \sum_{i=1}^5 (p_{bi} - t_{bi})^2
 
     with the targets t of ``soft_labels``, by Adam (rate 1e-3, no weight decay). Tai et al. (2015) have the KL
-    divergence instead; SentEval has this loss. Every ``passes`` passes the fit is checked and the best is selected,
-    the first of equals; the ``misses``-th check that does not improve on it ends the fit.
+    divergence instead; SentEval has this loss. Every ``epoch_size`` passes the fit is checked and the best is selected,
+    the first of equals; after ``tenacity`` checks that do not improve on it the next such one ends the fit.
 
-    As in SentEval, rounds begin as long as no more than ``max_passes`` are done, so up to 1,050 are made. Different
+    As in SentEval, rounds begin as long as no more than ``max_epoch`` are done, so up to 1,050 are made. Different
     from it: it uses separate random generators, and a GPU is not needed.
 
     Args:
@@ -447,21 +422,20 @@ def fit(
     """
     random = np.random.RandomState(settings.seed)
     targets = torch.from_numpy(soft_labels(scores)).to(device=device, dtype=dtype)
-    linear = replace(MODES["test"], hidden=0, seed=settings.seed)
-    net = new_net(linear, torch.Size((1, 1)), CLASSES, features.shape[1], targets)
+    net = new_net(settings, torch.Size((1, 1)), CLASSES, features.shape[1], targets)
     (parameter,) = net.parameters
     weights = parameter[0, 0]
     rows = _with_ones(features, weights)
     optimizer = StackedOptimizer("adam", [parameter], torch.zeros(1, 1, device=device, dtype=dtype))
     best = Regressor(weights.clone(), -1.0, 0)
     misses = passes = 0
-    while misses < settings.misses and passes <= settings.max_passes:
-        for _ in range(settings.passes):
+    while misses <= settings.tenacity and passes <= settings.max_epoch:
+        for _ in range(settings.epoch_size):
             order = torch.from_numpy(random.permutation(len(rows))).to(device)
             for start in range(0, len(rows), settings.batch_size):
                 rows_of_batch = order[start : start + settings.batch_size]
                 optimizer.step([_gradient(weights, rows[rows_of_batch], targets[rows_of_batch])[None, None]])
-        passes += settings.passes
+        passes += settings.epoch_size
         value = check(Regressor(weights, best.dev, passes))
         if value > best.dev:
             best = Regressor(weights.clone(), value, passes)

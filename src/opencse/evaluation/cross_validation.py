@@ -5,16 +5,13 @@ The selected regularisation has the highest mean dev accuracy in percent, rounde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from opencse.arrays import Floats, Integers, Vectors
-
-if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
 Mode = Literal["test", "fast"]
 
@@ -74,17 +71,17 @@ class Fold:
     dev: Integers | None
 
 
-class Fits(Protocol):
+@dataclass(frozen=True, eq=False)
+class Fits:
     """The classifiers fitted on F folds with R regularisations each.
 
     Attributes:
         accuracy: share (F, R) of the dev rows predicted correctly; used only for fits with dev rows.
+        predict: of a fold, a regularisation (by their numbers) and rows: the class (n,) of each row by that fit.
     """
 
     accuracy: Floats
-
-    def predict(self, fold: int, regularisation: int, rows: Integers) -> Integers:
-        """Predicts the class (n,) of each of the ``rows`` by that fit."""
+    predict: Callable[[int, int, Integers], Integers]
 
 
 class Fitter(Protocol):
@@ -112,20 +109,19 @@ class TestOutcome:
     predicted: Integers
 
 
-def stratified_folds(labels: Integers, k: int, seed: int = SEED) -> list[tuple[Integers, Integers]]:
+def stratified_folds(labels: Integers, k: int) -> list[tuple[Integers, Integers]]:
     """Splits rows into train and test, one pair for each fold; each class has its share in each.
 
-    The folds are the same as of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``, as in SentEval.
+    The folds are the same as of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=1111)``, as in SentEval.
 
     Args:
         labels: (n,), at least k of each class.
         k: number of folds, at least 2.
-        seed: of the shuffle.
     """
     from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
     folds: list[tuple[Integers, Integers]] = list(
-        StratifiedKFold(k, shuffle=True, random_state=seed).split(labels, labels)
+        StratifiedKFold(k, shuffle=True, random_state=SEED).split(labels, labels)
     )
     return folds
 
@@ -230,9 +226,9 @@ class Logistic:
         self.features = features
         self.labels = labels
 
-    def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> LogisticFits:
+    def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> Fits:
         """Fits one classifier after another; see ``Fitter``."""
-        from sklearn.linear_model import LogisticRegression
+        from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 
         models: list[list[LogisticRegression]] = []
         accuracy = np.full((len(folds), len(regularisation[0])), np.nan)
@@ -244,24 +240,9 @@ class Logistic:
                 models[f].append(model)
                 if fold.dev is not None:
                     accuracy[f, r] = np.mean(model.predict(self.features[fold.dev]) == self.labels[fold.dev])
-        return LogisticFits(accuracy, models, self.features)
 
+        def predict(fold: int, regularisation: int, rows: Integers) -> Integers:
+            predicted: Integers = models[fold][regularisation].predict(self.features[rows])
+            return predicted
 
-class LogisticFits:
-    """The fitted logistic regressions; see ``Fits``."""
-
-    def __init__(
-        self,
-        accuracy: Floats,
-        models: list[list[LogisticRegression]],
-        features: Vectors,
-    ) -> None:
-        """``models``: by fold and regularisation."""
-        self.accuracy = accuracy
-        self.models = models
-        self._features = features
-
-    def predict(self, fold: int, regularisation: int, rows: Integers) -> Integers:
-        """See ``Fits``."""
-        predicted: Integers = self.models[fold][regularisation].predict(self._features[rows])
-        return predicted
+        return Fits(accuracy, predict)

@@ -28,10 +28,6 @@ SearchEncode = Callable[[Sequence[str], Sequence[str]], tuple[Vectors, Vectors]]
 """n queries and m documents -> (n, d) and (m, d): how a model encodes for search."""
 
 
-def silent(line: str) -> None:
-    """Discards a progress message."""
-
-
 @dataclass(frozen=True)
 class ByLayer:
     """The layers of an encoder, and how to encode texts by them.
@@ -263,11 +259,8 @@ def first_dimensions(model: EmbeddingModel, dimensions: Sequence[int]) -> list[E
     Raises:
         UserError: while encoding, for more than its vectors have.
     """
-    several = list(dict.fromkeys(dimensions))
-    if any(count < 1 for count in several):
-        raise UserError(f"dimensions are from 1 on, not {min(several)}")
     shared = remembering(model)
-    return [_first_of(shared, count) for count in several]
+    return [_first_of(shared, count) for count in dict.fromkeys(dimensions)]
 
 
 def _first_of(model: EmbeddingModel, count: int) -> EmbeddingModel:

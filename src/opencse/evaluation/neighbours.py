@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from pydantic import Field, FiniteFloat
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import SearchEncode, checked, silent
+from opencse.evaluation.embedding import SearchEncode, checked
 from opencse.modules.similarity import Similarity
 from opencse.numerals import number_of
-from opencse.progress import Say
+from opencse.progress import SILENT, Say
 from opencse.ranking import nearest_rows
 from opencse.records import JsonRecord
 from opencse.settings import Settings
@@ -73,7 +73,7 @@ def compare_neighbours(
     source: str | None = None,
     percentile_of: Mapping[str, Callable[[float], float]] | None = None,
     similarity_of: Mapping[str, Similarity] | None = None,
-    progress: Say | None = None,
+    progress: Say = SILENT.say,
 ) -> Neighbours:
     """Finds the k sentences of a corpus that are most similar to each query, by every model.
 
@@ -105,17 +105,16 @@ def compare_neighbours(
     """
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a sentence")
-    report = progress or silent
     by_key: dict[str, str] = {}
     for text in corpus:
         by_key.setdefault(folded(text), text)
     keys, texts = list(by_key), list(by_key.values())
-    report(f"corpus: {number_of(len(corpus), 'sentence')}, {len(texts):,} of them different")
+    progress(f"corpus: {number_of(len(corpus), 'sentence')}, {len(texts):,} of them different")
     compared = {label: (similarity_of or {}).get(label, Similarity.COSINE) for label in encoders}
     lists: dict[str, list[list[Neighbour]]] = {}
     for label, encode in encoders.items():
         lists[label] = _nearest(encode, keys, texts, queries, k, compared[label], (percentile_of or {}).get(label))
-        report(f"{label}: done")
+        progress(f"{label}: done")
     results = [
         QueryNeighbours(query=query, models={label: neighbours[number] for label, neighbours in lists.items()})
         for number, query in enumerate(queries)

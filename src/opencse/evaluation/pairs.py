@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from opencse.errors import UserError, shortened
 from opencse.numerals import is_number
 from opencse.text.files.lines import read_lines, require_file, suffix_of
 from opencse.text.readers import Source
-from opencse.text.values import require_filled
+from opencse.text.values import finite_number, require_filled
 
 COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
@@ -117,7 +115,7 @@ def scored_pairs(source: str, records: Iterable[GradedRow], *, name: str) -> Sco
     first: list[str] = []
     second: list[str] = []
     for where, (score, one, two) in records:
-        scores.append(_score(score, where))
+        scores.append(finite_number(score, where))
         first.append(require_filled(one, COLUMNS[1], where))
         second.append(require_filled(two, COLUMNS[2], where))
     if len(scores) < 2:
@@ -128,20 +126,6 @@ def scored_pairs(source: str, records: Iterable[GradedRow], *, name: str) -> Sco
             "different scores"
         )
     return ScoredPairs(name, np.asarray(scores, dtype=np.float64), first, second)
-
-
-def _score(value: object, where: str) -> float:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise UserError(f"{where}: the score is empty; fill it or drop the line")
-    if isinstance(value, bool) or not isinstance(value, Real | str):
-        raise UserError(f"{where}: the score is {type(value).__name__}, not a number")
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        raise UserError(f"{where}: the score {str(value)[:40]!r} is not a number") from None
-    if not math.isfinite(number):
-        raise UserError(f"{where}: the score is {number}; a finite number is expected, fill it or drop the line")
-    return number
 
 
 def _read_tsv(path: Path) -> Iterator[GradedRow]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 
 from opencse.environment import Environment
 from opencse.errors import UserError, nearest
-from opencse.evaluation.embedding import Embedded, EmbeddingModel, distinct, embed, silent
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, distinct, embed
 from opencse.evaluation.record import AVERAGE, DataRecord, EvaluationRecord, Score, TextForm
 from opencse.numerals import number_of
-from opencse.progress import Say
+from opencse.progress import SILENT, Say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -180,7 +180,7 @@ class Suite(ABC, Generic[T]):
         return Score(suite=self.name, task=task, measure=measure, value=value, n=n, complete=complete)
 
     def evaluate(
-        self, model: EmbeddingModel, data: TaskData[T], progress: Say | None = None, *, apart: bool = False
+        self, model: EmbeddingModel, data: TaskData[T], progress: Say = SILENT.say, *, apart: bool = False
     ) -> EvaluationRecord:
         """Evaluates a model; a task's score does not depend on the other tasks.
 
@@ -195,17 +195,16 @@ class Suite(ABC, Generic[T]):
             ValueError: if ``encode`` does not return an (n, d) array.
         """
         self.check(data)
-        report = progress or silent
         started = time.perf_counter()
-        report(f"{self.title}: {model.name} on {', '.join(data.tasks)} from {data.source}, text {data.text}")
+        progress(f"{self.title}: {model.name} on {', '.join(data.tasks)} from {data.source}, text {data.text}")
         if data.absent:
-            report(f"{self.title}: {', '.join(data.absent)} not in {data.source}")
-        shared = None if self.by_task or apart else self._embed(model, data.tasks.values(), self.title, report)
+            progress(f"{self.title}: {', '.join(data.absent)} not in {data.source}")
+        shared = None if self.by_task or apart else self._embed(model, data.tasks.values(), self.title, progress)
         scores: dict[str, list[Score]] = {}
         for name, task in data.tasks.items():
-            embedded = self._embed(model, [task], name, report) if shared is None else shared
+            embedded = self._embed(model, [task], name, progress) if shared is None else shared
             scores[name] = self.score(name, task, embedded, self.device or model.device or "cpu")
-            report(self.line(task, scores[name]))
+            progress(self.line(task, scores[name]))
         return EvaluationRecord(
             model=model.name,
             pooling=model.pooling,
@@ -253,6 +252,6 @@ class OpenSuite:
         """See `Suite.score_names`."""
         return self.suite.score_names(self.data)
 
-    def evaluate(self, model: EmbeddingModel, progress: Say | None = None) -> EvaluationRecord:
+    def evaluate(self, model: EmbeddingModel, progress: Say = SILENT.say) -> EvaluationRecord:
         """See `Suite.evaluate`."""
         return self.suite.evaluate(model, self.data, progress, apart=self.apart)

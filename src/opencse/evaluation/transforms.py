@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.arrays import Vectors
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, checked, embed, silent
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, checked, embed
 from opencse.numerals import number_of
-from opencse.progress import Say
+from opencse.progress import SILENT, Say, uncounted
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
@@ -39,7 +39,7 @@ def postprocessed(
     remove: int | None = None,
     cosine_share: float | None = None,
     progress: Stage | None = None,
-    say: Say | None = None,
+    say: Say = SILENT.say,
 ) -> EmbeddingModel:
     """Applies a whitening, a flow or ranks after a model (SimCSE, Tables 5, B.2 and C.1; RankEncoder).
 
@@ -61,7 +61,7 @@ def postprocessed(
     Raises:
         UserError: for a fault in the file, or too few or too similar texts.
     """
-    how: dict[str, Any] = {"remove": remove, "cosine_share": cosine_share, "progress": progress, "say": say or silent}
+    how: dict[str, Any] = {"remove": remove, "cosine_share": cosine_share, "progress": progress, "say": say}
     source = Source(str(fit)) if isinstance(fit, str | Path) else fit
     name = f"{model.name} + {kind} ({source.location})"
     fitted: list[Transform] = []
@@ -96,7 +96,7 @@ def refitted_each_call(
     *,
     remove: int | None = None,
     progress: Stage | None = None,
-    say: Say | None = None,
+    say: Say = SILENT.say,
 ) -> EmbeddingModel:
     """Applies a whitening or flow that is fitted on the texts of each call, as in the published "target" rows.
 
@@ -163,7 +163,7 @@ def fitted_to(
         case "flow":
             from opencse.evaluation.models.flow import Flow
 
-            flow = Flow.fit(vectors, progress=progress and partial(progress, "training the flow"))
+            flow = Flow.fit(vectors, progress=partial(progress, "training the flow") if progress else uncounted)
             report(f"{flow.settings.levels} levels of {flow.settings.depth} steps")
             return flow.apply
         case "ranks":

@@ -42,7 +42,7 @@ from opencse.model_folder.table import bare_tokenizer, new_table, without_unknow
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.similarity import unit_rows
-from opencse.progress import Progress
+from opencse.progress import Counted, Progress
 from opencse.settings import Settings
 
 _BUDGET = 8_192
@@ -199,18 +199,16 @@ def _encode_tokens(encoder: SentenceEncoder, names: Sequence[str | None], known:
     ids = [row if len(row) else np.array([encoder.tokenizer.pad_id], dtype=np.int32) for row in ids]
     vectors = np.zeros((len(ids), encoder.dimension), dtype=np.float32)
     unit, encoder.normalize = encoder.normalize, False
-    progress.start("encoding the vocabulary", len(ids))
+    count, done = Counted(progress, "encoding the vocabulary"), 0
     try:
         with torch.inference_mode():
-            done = 0
             for batch in token_batches([len(row) for row in ids], _BUDGET, 512):
                 tokens = encoder.tokenizer.pad([ids[i] for i in batch]).to(encoder.device)
                 vectors[batch] = encoder.embed(tokens).float().cpu().numpy()
                 done += len(batch)
-                progress.advance(done)
+                count(done, len(ids))
     finally:
         encoder.normalize = unit
-        progress.finish()
     require_sound_vectors(encoder, vectors)
     return vectors
 
@@ -245,12 +243,10 @@ def _targets(
 ) -> Vectors:
     """The encoder's vectors of ``texts``, less their mean, in the table's dimensions, as unit vectors."""
     unit, encoder.normalize = encoder.normalize, False
-    progress.start("encoding the text", len(texts))
     try:
-        vectors = encoder.encode(texts, prompt=prompt, progress=lambda done, _: progress.advance(done))
+        vectors = encoder.encode(texts, prompt=prompt, progress=Counted(progress, "encoding the text"))
     finally:
         encoder.normalize = unit
-        progress.finish()
     projected = (vectors - vectors.mean(axis=0)) @ directions
     return unit_rows(projected)
 
@@ -285,7 +281,7 @@ def _fitted(
     inverse = 1 / (np.asarray(shares.multiply(shares).sum(axis=0)).reshape(-1, 1) + held + 1e-8)  # Jacobi's
     direction = inverse * residual
     energy = (residual * direction).sum(axis=0)
-    progress.start("fitting the table", settings.iterations)
+    count = Counted(progress, "fitting the table")
     for step in range(settings.iterations):
         image = transposed @ (shares @ direction) + held * direction
         length = energy / np.maximum((direction * image).sum(axis=0), 1e-20)
@@ -294,8 +290,7 @@ def _fitted(
         moved = inverse * residual
         again = (residual * moved).sum(axis=0)
         direction, energy = moved + again / np.maximum(energy, 1e-20) * direction, again
-        progress.advance(step + 1)
-    progress.finish()
+        count(step + 1, settings.iterations)
     solution = (start + change).astype(np.float32)
     after = _cosine(shares @ solution, targets)
     fitted = all_rows * np.float32(scale)

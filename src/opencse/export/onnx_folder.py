@@ -301,45 +301,42 @@ def write_onnx(
             "and mask alone cannot do; use the model itself"
         )
     require_empty(folder)
-    try:
-        with moving_in(folder, last=(DESCRIPTION,)) as work:
-            long = " ".join((list(texts) * 60)[:60])  # some hundred ids
-            checked = [*texts, *encoder.tokenizer.hf.all_special_tokens, long]
-            _write_tokenizer(encoder, work / TOKENIZER)
-            prompts = {encoder.prompts.of(role) for role in Role}
-            unit = exported_normalized(encoder)
-            expected = {prompt: encoder.encode(checked, prompt=prompt, normalize_embeddings=unit) for prompt in prompts}
-            progress.say("graph      exporting; this takes some seconds")
-            write_graph(encoder, work / GRAPH)
-            about = _description(encoder, name)
-            write_text(work / DESCRIPTION, json.dumps(about))
-            exact, difference = OnnxEncoder(work), 0.0
-            for prompt, vectors in expected.items():
-                exported = exact.encode(checked, prompt=prompt)
-                difference = max(difference, _require_same(exported, vectors, f"on {number_of(len(texts), 'text')}"))
-            progress.say(
-                f"checked    against torch on {number_of(len(texts), 'text')}: no coordinate differs by more than "
-                f"{difference:.1e}"
-            )
-            int8 = None
-            if pairs is not None:
-                (work / GRAPH).rename(work / "float32.onnx")
-                quantize(work / "float32.onnx", work / GRAPH)
-                int8 = loss_of(exact.encode, OnnxEncoder(work).encode, texts, pairs)
-                for old in work.glob("float32.onnx*"):
-                    old.unlink()
-            size = sum(file.stat().st_size for file in work.glob(f"{GRAPH}*")) / 1e6
-            export = OnnxExport(folder, encoder.dimension, difference, int8, size)
-            about |= {
-                "precision": "float32" if int8 is None else "int8",
-                "checks": {"against": "torch", "tolerance": TOLERANCE, "texts": len(texts)},
-                "largest_difference": difference,
-                "int8": None if int8 is None else asdict(int8),
-            }
-            write_text(work / "README.md", _card(encoder, name, difference, int8))
-            save_json(work / DESCRIPTION, about)
-    except OSError as error:
-        raise UserError(f"{folder}: the export cannot be written ({reason(error)})") from error
+    with moving_in(folder, last=(DESCRIPTION,)) as work:
+        long = " ".join((list(texts) * 60)[:60])  # some hundred ids
+        checked = [*texts, *encoder.tokenizer.hf.all_special_tokens, long]
+        _write_tokenizer(encoder, work / TOKENIZER)
+        prompts = {encoder.prompts.of(role) for role in Role}
+        unit = exported_normalized(encoder)
+        expected = {prompt: encoder.encode(checked, prompt=prompt, normalize_embeddings=unit) for prompt in prompts}
+        progress.say("graph      exporting; this takes some seconds")
+        write_graph(encoder, work / GRAPH)
+        about = _description(encoder, name)
+        write_text(work / DESCRIPTION, json.dumps(about))
+        exact, difference = OnnxEncoder(work), 0.0
+        for prompt, vectors in expected.items():
+            exported = exact.encode(checked, prompt=prompt)
+            difference = max(difference, _require_same(exported, vectors, f"on {number_of(len(texts), 'text')}"))
+        progress.say(
+            f"checked    against torch on {number_of(len(texts), 'text')}: no coordinate differs by more than "
+            f"{difference:.1e}"
+        )
+        int8 = None
+        if pairs is not None:
+            (work / GRAPH).rename(work / "float32.onnx")
+            quantize(work / "float32.onnx", work / GRAPH)
+            int8 = loss_of(exact.encode, OnnxEncoder(work).encode, texts, pairs)
+            for old in work.glob("float32.onnx*"):
+                old.unlink()
+        size = sum(file.stat().st_size for file in work.glob(f"{GRAPH}*")) / 1e6
+        export = OnnxExport(folder, encoder.dimension, difference, int8, size)
+        about |= {
+            "precision": "float32" if int8 is None else "int8",
+            "checks": {"against": "torch", "tolerance": TOLERANCE, "texts": len(texts)},
+            "largest_difference": difference,
+            "int8": None if int8 is None else asdict(int8),
+        }
+        write_text(work / "README.md", _card(encoder, name, difference, int8))
+        save_json(work / DESCRIPTION, about)
     return export
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from opencse.arrays import Embeddings
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.environment import require_packages
-from opencse.errors import UserError, reason
+from opencse.errors import explaining
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import Similarity
@@ -65,7 +65,9 @@ class OnnxEncoder(TextEncoder):
         from tokenizers import Tokenizer
 
         path = Path(folder)
-        try:
+        with explaining(
+            f"{path}: cannot be opened as an ONNX export", Exception, fix="write it with opencse export onnx"
+        ):  # onnxruntime and tokenizers raise exceptions of many kinds of their own
             about: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
             self.prompts = Prompts(about["prompts"], about["default_prompt_name"])
             self.max_length = int(about["max_length"])
@@ -73,10 +75,6 @@ class OnnxEncoder(TextEncoder):
             self.similarity_fn_name = Similarity(about["similarity"])
             backend = Tokenizer.from_file(str(path / TOKENIZER))
             self._session = session(path / GRAPH, threads)
-        except Exception as error:  # onnxruntime and tokenizers raise exceptions of many kinds of their own
-            raise UserError(
-                f"{path}: cannot be opened as an ONNX export ({reason(error)}); write it with opencse export onnx"
-            ) from None
         self._pad_id = int((backend.padding or {}).get("pad_id", 0))
         side, longest = (backend.truncation or {}).get("direction", "right"), about["max_characters"]
         by_id = None if longest is None else int(longest) // self.max_length

@@ -182,7 +182,7 @@ def trained_states(
     *,
     first: bool = False,
     disturb: Disturb | None = None,
-    dropout: bool = False,
+    dropout: bool,
     leading: Tensor | None = None,
 ) -> Sequence[Tensor]:
     """(rows, length, hidden) of each of ``layers`` with gradient, by a forward of ours.

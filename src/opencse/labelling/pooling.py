@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,8 +14,8 @@ from pathlib import Path
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
-from opencse.progress import Progress
-from opencse.search.database import HAS_ID, StoredRow
+from opencse.progress import Counted, Progress
+from opencse.search.database import StoredRow
 from opencse.search.index import Index
 from opencse.search.result import Hit, SearchResult
 from opencse.search.rows import exported_id
@@ -77,17 +77,14 @@ class CorpusSurvey:
 
 def documents_with_ids(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, IndexedDocument]:
     """Reads documents by id; ids that do not exist are left out."""
-    by_id: dict[str, list[StoredRow]] = {}
-    for row in snapshot.select(HAS_ID, [json.dumps(list(ids))]):
-        by_id.setdefault(row.id, []).append(row)
     columns, overlap = list(snapshot.manifest.columns), snapshot.manifest.overlap > 0
     return {
         name: IndexedDocument(name, joined_passages(rows, overlap), dict(zip(columns, rows[0].values, strict=True)))
-        for name, rows in by_id.items()
+        for name, rows in snapshot.rows_by_id(ids).items()
     }
 
 
-def joined_passages(rows: Sequence[StoredRow], overlap: bool = False) -> str:
+def joined_passages(rows: Sequence[StoredRow], overlap: bool) -> str:
     """The text of a document: its passages in their order, without what two neighbours share.
 
     Args:
@@ -135,13 +132,11 @@ def write_corpus(
     digest_of: dict[str, str] = {}
     id_of: dict[str, str] = {}
     like_queries: list[str] = []
-    count = shortened = 0
-    progress.start("documents", total)
+    shortened = 0
     with path.open("w", encoding="utf-8", newline="\n") as stream:
-        for document in read_documents(snapshot):
+        for document in read_documents(snapshot, progress, "documents"):
             name = exported_id(document.id)
             stream.write(json_line({"_id": name, "text": document.text[:LONGEST]}))
-            count += 1
             shortened += len(document.text) > LONGEST
             if name.startswith(QUERY_PREFIX):
                 like_queries.append(name)
@@ -151,28 +146,26 @@ def write_corpus(
                     digest_of[document.id] = digest
                 if digest in hashes:
                     id_of.setdefault(digest, document.id)
-            if count % _CHUNK == 0:
-                progress.advance(count)
-    progress.advance(count)
-    progress.finish()
     prefix = QUERY_PREFIX
     while any(name.startswith(prefix) for name in like_queries):
         prefix += QUERY_PREFIX
-    return CorpusSurvey(count, shortened, prefix, digest_of, id_of)
+    return CorpusSurvey(total, shortened, prefix, digest_of, id_of)
 
 
-def read_documents(snapshot: Snapshot) -> Iterator[IndexedDocument]:
-    """Reads all documents, in the order of their first rows; without metadata."""
+def read_documents(snapshot: Snapshot, progress: Progress, title: str) -> Iterator[IndexedDocument]:
+    """Reads all documents, in the order of their first rows; without metadata. A bar called ``title`` counts them."""
     written: set[str] = set()
+    count, total, done = Counted(progress, title), snapshot.count_documents(), 0
     for rows in _chunks(snapshot):
-        ids = list(dict.fromkeys(row.id for row in rows))
         if snapshot.manifest.passages:  # a document's passages may be in several chunks
-            new = [name for name in ids if name not in written]
+            new = [name for name in dict.fromkeys(row.id for row in rows) if name not in written]
             written.update(new)
-            documents: Iterable[IndexedDocument] = documents_with_ids(snapshot, new).values()
+            documents = [*documents_with_ids(snapshot, new).values()]
         else:
-            documents = (IndexedDocument(row.id, row.text, {}) for row in rows)
+            documents = [IndexedDocument(row.id, row.text, {}) for row in rows]
         yield from documents
+        done += len(documents)
+        count(done, total)
 
 
 def _chunks(snapshot: Snapshot) -> Iterator[list[StoredRow]]:
@@ -293,15 +286,10 @@ def _fingerprint(index: Index, progress: Progress) -> tuple[int, int]:
     """The number of documents, and a hash of their ids and texts that does not depend on their order."""
     count = combined = 0
     with index.snapshot() as snapshot:
-        progress.start("comparing the texts", snapshot.count_documents())
-        for document in read_documents(snapshot):
+        for document in read_documents(snapshot, progress, "comparing the texts"):
             digest = hashlib.sha256(f"{document.id}\0{document.digest}".encode()).digest()
             combined = (combined + int.from_bytes(digest, "big")) % 2**256
             count += 1
-            if count % 2_000 == 0:
-                progress.advance(count)
-        progress.advance(count)
-        progress.finish()
     return count, combined
 
 

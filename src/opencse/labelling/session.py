@@ -21,7 +21,7 @@ from opencse.labelling.pooling import (
     write_corpus,
 )
 from opencse.numerals import number_of
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 from opencse.ranking import ndcg, reciprocal_rank
 from opencse.search.snapshots import Snapshot
 from opencse.statistics.difference import Interval
@@ -196,10 +196,10 @@ class LabelSession:
         labels: Labels,
         *,
         depth: int = 10,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
     ) -> None:
         self._indexes, self._folder, self._depth = indexes, folder, depth
-        self._progress = progress or Silent()
+        self._progress = progress
         self._labels = labels
         self._ranked: dict[str, Rankings] = {}
         self._ranked_by: tuple[str, list[float]] | None = None  # the indexes and the weights of their hybrid search

@@ -83,7 +83,7 @@ def create_backbone(tokenizer: PreTrainedTokenizerFast, shape: Shape, folder: Pa
     _save(model, tokenizer, folder)
 
 
-def renew_backbone(model: str, folder: Path, new_layers: int = 0, *, seed: int, trust_remote_code: bool = False) -> str:
+def renew_backbone(model: str, folder: Path, new_layers: int, *, seed: int, trust_remote_code: bool = False) -> str:
     """Writes a masked language model from the encoder ``model`` to ``folder``, as a plain transformers folder.
 
     The head is new where the checkpoint has none: random weights, and a decoder tied to the token embeddings. The last

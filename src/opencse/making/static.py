@@ -40,7 +40,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
-from opencse.progress import Count, Counted, Progress, Silent
+from opencse.progress import SILENT, Count, Counted, Progress, uncounted
 from opencse.settings import Settings
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Tokenizer
@@ -77,7 +77,7 @@ def count_pairs(
     *,
     window: int,
     chunk: int = _CHUNK,
-    progress: Count | None = None,
+    progress: Count = uncounted,
 ) -> csr_array:
     """Counts how often two pieces occur near each other in one text; nearer pairs count more.
 
@@ -103,8 +103,7 @@ def count_pairs(
     total = _matrix(np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(size + 1, np.int32))
     for first, last in _chunks(corpus.offsets, chunk):
         total = total + _count_chunk(*_running(corpus, real, first, last), size, window)
-        if progress is not None:
-            progress(int(corpus.offsets[last]), len(corpus.ids))
+        progress(int(corpus.offsets[last]), len(corpus.ids))
     both: csr_array = (total + total.T).tocsr()
     return both
 
@@ -261,7 +260,7 @@ def require_fitting(settings: StaticSettings, tokenizer: Tokenizer) -> None:
         raise UserError(f"positions {settings.positions} leaves no room for two pieces and {special} special tokens")
 
 
-def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None) -> Static:
+def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress = SILENT) -> Static:
     """Makes an encoder from the words of a corpus, by the method described at the top of this module.
 
     Args:
@@ -275,7 +274,6 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
         UserError: for settings that do not fit together, or too little text.
     """
     require_fitting(settings, tokenizer)
-    progress = progress or Silent()
     dimension, generator = settings.dimension, np.random.default_rng(settings.seed)
     real = np.ones(max(tokenizer.hf.get_vocab().values()) + 1, dtype=np.bool_)
     real[tokenizer.hf.all_special_ids] = False

@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.environment import require_packages
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.model_folder.backbone import quiet_transformers
 from opencse.model_folder.layout import ADAPTER_CONFIG, entry, read_config, refuse_others
 from opencse.settings import Settings
@@ -157,11 +157,11 @@ class Adapters:
         with torch.random.fork_rng(devices=[]):
             _inject(LoraConfig(**self.config), backbone, str(self.folder))
         expected = {name for name in backbone.state_dict() if ".lora_" in name}
-        try:
+        with explaining(
+            f"{file}: the adapters do not fit {self.base}", OSError, SafetensorError, RuntimeError, KeyError
+        ):
             state = {name.removeprefix(_PREFIX): tensor.float() for name, tensor in load_file(file).items()}
             report = set_peft_model_state_dict(backbone, state, adapter_name=_NAME)
-        except (OSError, SafetensorError, RuntimeError, KeyError) as error:
-            raise UserError(f"{file}: the adapters do not fit {self.base} ({reason(error)})") from None
         wrong = sorted({*expected & set(report.missing_keys), *report.unexpected_keys})
         if wrong:
             raise UserError(f"{file}: {len(wrong)} weights are missing or belong nowhere in {self.base} ({wrong[0]})")

@@ -142,7 +142,7 @@ def cannot_load(folder: Path, error: Exception, trust_remote_code: bool) -> User
 
 
 def load_backbone(
-    folder: Path, *, dropout: float | None = None, layers: int | None = None, trust_remote_code: bool = False
+    folder: Path, *, dropout: float | None, layers: int | None, trust_remote_code: bool
 ) -> PreTrainedModel:
     """The bare encoder of ``folder`` in float32, without pooler.
 
@@ -203,7 +203,7 @@ def open_network(
     opener: Any,  # noqa: ANN401 - a class of transformers
     folder: Path,
     config: PretrainedConfig,
-    trust_remote_code: bool = False,
+    trust_remote_code: bool,
 ) -> tuple[PreTrainedModel, list[str]]:
     """The network of ``folder`` in float32, and the names of its weights that are missing there or of another shape.
 

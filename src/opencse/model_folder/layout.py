@@ -10,7 +10,7 @@ from zipfile import is_zipfile
 
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.modules.pooling import Pooling
 
 if TYPE_CHECKING:
@@ -166,10 +166,8 @@ def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    try:
+    with explaining(f"{file}: cannot be read", OSError, SafetensorError, TypeError):
         return dict(load_file(file))
-    except (OSError, SafetensorError, TypeError) as error:
-        raise UserError(f"{file}: cannot be read ({reason(error)})") from None
 
 
 def module_folder(listing: Path, path: object) -> Path:

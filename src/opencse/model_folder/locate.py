@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.folder_kinds import kind_of_folder
 from opencse.home import in_home
 from opencse.markdown import public_name, without_home
@@ -92,15 +92,14 @@ def _download(hub_id: str, patterns: list[str], weights: bool) -> Path:
     from huggingface_hub import snapshot_download
 
     all_patterns = [*patterns, *_WEIGHTS] if weights else patterns
-    try:
+    with explaining(
+        f"{hub_id}: neither a folder here nor a model that could be fetched from the Hub",
+        Exception,
+        fix=f"the built-in encoders are {SMALL} and {BUILTIN}",
+    ):
         folder = Path(snapshot_download(hub_id, allow_patterns=all_patterns, ignore_patterns=["onnx/*", "openvino/*"]))
         if weights and not any(folder.glob("**/*.safetensors")):
             folder = Path(snapshot_download(hub_id, allow_patterns=[*patterns, "*.bin"]))
-    except Exception as error:
-        raise UserError(
-            f"{hub_id}: neither a folder here nor a model that could be fetched from the Hub ({reason(error)}); "
-            f"the built-in encoders are {SMALL} and {BUILTIN}"
-        ) from None
     return folder
 
 

@@ -206,7 +206,7 @@ def open_masked_lm(
     folder: Path,
     *,
     tied: bool | None = None,
-    trust_remote_code: bool = False,
+    trust_remote_code: bool,
     instead: str = "take a checkpoint of an encoder",
 ) -> tuple[PreTrainedModel, list[str]]:
     """The masked language model in ``folder``, and the names of its weights that are missing there.

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse import files
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining
 from opencse.folder_kinds import TABLE
 from opencse.model_folder.layout import entry, read_arrays, read_config, read_weights
 from opencse.text.rust_tokenizer import RustTokenizer
@@ -127,10 +127,10 @@ def read_backend(where: Path) -> Backend:
     """
     from tokenizers import Tokenizer as Backend
 
-    try:
+    with explaining(
+        f"{where / 'tokenizer.json'}: cannot be read", Exception
+    ):  # what the tokenizers library raises has no class of its own
         return Backend.from_file(str(where / "tokenizer.json"))
-    except Exception as error:  # what the tokenizers library raises has no class of its own
-        raise UserError(f"{where / 'tokenizer.json'}: cannot be read ({reason(error)})") from None
 
 
 def table_rows(folder: Path, where: Path, tensors: Mapping[str, NDArray[Any]]) -> TableRows:
@@ -149,11 +149,9 @@ def table_rows(folder: Path, where: Path, tensors: Mapping[str, NDArray[Any]]) -
     config = read_config(path)
     model2vec = _is_model2vec(config, tensors)
     rows = tensors.get("embedding.weight")
-    try:
+    with explaining(f"{where}: holds no table of word vectors that can be read", KeyError, IndexError, ValueError):
         if model2vec or rows is None:  # sentence-transformers reads no mapping and no factors of its own tables
             rows = _folded(tensors)
-    except (KeyError, IndexError, ValueError) as error:
-        raise UserError(f"{where}: holds no table of word vectors that can be read ({reason(error)})") from None
     size = 1 + max(backend.get_vocab().values(), default=-1)
     if rows.ndim != 2 or len(rows) < size:
         raise UserError(f"{where}: the tokenizer has {size:,} ids, the table is of shape {tuple(rows.shape)}")

@@ -214,7 +214,7 @@ def read_static(model: str | Path, *, pooling: str | None = None) -> NumpyParts[
         return None
 
 
-def static_parts(about: Description, pooling: str | None = None) -> NumpyParts[WordMeans] | None:
+def static_parts(about: Description, pooling: str | None) -> NumpyParts[WordMeans] | None:
     """`read_static` of a folder that is described already."""
     try:
         if pooling not in (None, Pooling.MEAN.value) or not about.modules or _is_unusual(about):

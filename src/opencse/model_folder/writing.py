@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.files import moving_in, write_new_json
 from opencse.home import in_home
 from opencse.model_folder.adapters import write_adapters
@@ -128,9 +128,9 @@ def write_folder(
     folder: str | Path,
     card: str,
     *,
-    dtype: torch.dtype = torch.float32,
-    lm_head: MaskedLMHead | None = None,
-    adapted: Parts | None = None,
+    dtype: torch.dtype,
+    lm_head: MaskedLMHead | None,
+    adapted: Parts | None,
 ) -> None:
     """Writes an encoder in sentence-transformers' layout; see `SentenceEncoder.save`.
 
@@ -151,14 +151,12 @@ def write_folder(
     from safetensors import SafetensorError
 
     folder = Path(in_home(folder))
-    try:
-        with moving_in(folder, last=OPENING) as work:
-            if adapted is not None:
-                _write_adapted(adapted, work / ADAPTER, card)
-            _write(parts, work, card, dtype, lm_head=lm_head)
-            _require_own(folder, work)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{folder}: the model cannot be written ({reason(error)})") from error
+    cannot = f"{folder}: the model cannot be written"
+    with explaining(cannot, OSError, SafetensorError), moving_in(folder, last=OPENING) as work:
+        if adapted is not None:
+            _write_adapted(adapted, work / ADAPTER, card)
+        _write(parts, work, card, dtype, lm_head=lm_head)
+        _require_own(folder, work)
 
 
 def _require_own(folder: Path, work: Path) -> None:

@@ -123,8 +123,9 @@ def _squared(a: Vectors, b: Vectors) -> Vectors:
     return np.asarray(2 * (a @ b.T) - np.square(a).sum(axis=1)[:, None] - np.square(b).sum(axis=1))
 
 
-def _longest(rows: NDArray[np.float32], order: int, block: int = 65_536) -> float:
+def _longest(rows: NDArray[np.float32], order: int) -> float:
     """The largest norm of a row; they may be memory-mapped."""
+    block = 65_536
     starts = range(0, len(rows), block)
     return max((float(np.linalg.norm(rows[s : s + block], ord=order, axis=1).max()) for s in starts), default=0.0)
 

@@ -24,7 +24,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, Seri
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from opencse.errors import UserError, nearest, reason, shortened
+from opencse.errors import UserError, explaining, nearest, shortened
 from opencse.objective.part import Part
 from opencse.settings import PartSettings
 
@@ -177,10 +177,10 @@ def _imported(reference: str) -> object:
         UserError: if there is no such module, it cannot be imported, or has no such class.
     """
     module, _, name = reference.partition(":")
-    try:
+    with explaining(
+        f"{shortened(reference)}: {shortened(module)!r} cannot be imported", Exception
+    ):  # a user's module may raise anything
         value: object = _module(module)
-    except Exception as error:  # a user's module may raise anything
-        raise UserError(f"{shortened(reference)}: {shortened(module)!r} cannot be imported ({reason(error)})") from None
     for step in name.split("."):
         if not hasattr(value, step):
             raise UserError(f"{shortened(reference)}: the module {module} has no {shortened(name)!r}")

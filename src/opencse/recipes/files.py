@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from opencse.errors import UserError, nearest, reason, shortened
+from opencse.errors import UserError, explaining, nearest, reason, shortened
 from opencse.home import in_home
 from opencse.recipes.overrides import Change, changed, changes_of, flatten, in_order
 from opencse.settings import Settings, validate
@@ -129,10 +129,10 @@ def read_recipe(recipe: str) -> dict[str, Any]:
     Raises:
         UserError: see `recipe_text`; and for a file that is not TOML.
     """
-    try:
+    with explaining(
+        f"{recipe}: not valid TOML", ValueError, RecursionError
+    ):  # ValueError: also for a number with too many digits for Python
         return tomllib.loads(recipe_text(recipe))
-    except (ValueError, RecursionError) as error:  # ValueError: also for a number with too many digits for Python
-        raise UserError(f"{recipe}: not valid TOML ({reason(error)})") from None
 
 
 class Judged(Settings):

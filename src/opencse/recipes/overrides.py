@@ -220,7 +220,7 @@ def blame(
     cls: type[BaseModel],
     changes: Sequence[Change],
     build: Callable[[Sequence[Change]], dict[str, Any]],
-    written: Sequence[Change] = (),
+    written: Sequence[Change],
 ) -> tuple[str, ErrorDetails]:
     """Finds the change that makes ``build(changes)`` invalid for ``cls``, and the error.
 

@@ -22,7 +22,7 @@ from opencse.model_folder.layout import SENTENCE_CONFIG, entry, module_folder, r
 from opencse.model_folder.locate import locate
 from opencse.modules.dense import ACTIVATION_PATHS, ACTIVATIONS
 from opencse.modules.prompts import Role
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class CrossEncoder:
         return cls(folder, name=str(model), device=runs_on, precision=precision)
 
     def scores(
-        self, pairs: Sequence[tuple[str, str]], *, logits: bool = False, progress: Count | None = None
+        self, pairs: Sequence[tuple[str, str]], *, logits: bool = False, progress: Count = uncounted
     ) -> NDArray[np.float32]:
         """The score of each pair of texts.
 
@@ -237,8 +237,7 @@ class CrossEncoder:
             for batch in reversed(token_batches(lengths, usual_budget(self.device.type))):  # the longest first
                 scores[start + batch] = self._scored(rows, batch, logits)
                 computed += len(batch)
-                if progress is not None:
-                    progress(start + computed, len(pairs))
+                progress(start + computed, len(pairs))
         if not np.isfinite(scores).all():
             query, text = pairs[int(np.argmin(np.isfinite(scores)))]
             fix = "try precision float32" if self._precision == "bf16" else "the weights of the model are damaged"

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.arrays import Floats
-from opencse.errors import UserError
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 
 DEPTH = 50
 """First texts of a ranking that are scored again."""
@@ -25,7 +24,7 @@ class PairScorer(Protocol):
         """Name of the model."""
 
     def scores(
-        self, pairs: Sequence[tuple[str, str]], *, logits: bool = False, progress: Count | None = None
+        self, pairs: Sequence[tuple[str, str]], *, logits: bool = False, progress: Count = uncounted
     ) -> NDArray[np.float32]:
         """The score of each pair, (n,)."""
 
@@ -50,12 +49,8 @@ class SecondStage:
     model: PairScorer
     depth: int = DEPTH
 
-    def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise UserError(f"the depth of re-ranking is a number of texts, at least 1, not {self.depth}")
-
     def reranked(
-        self, queries: Sequence[str], rankings: Sequence[Sequence[str]], progress: Count | None = None
+        self, queries: Sequence[str], rankings: Sequence[Sequence[str]], progress: Count = uncounted
     ) -> list[list[tuple[int, float]]]:
         """Re-ranks the first ``depth`` texts for each query, the highest score first; equal ones keep their order.
 
@@ -126,12 +121,7 @@ class MarginTeacher:
 
         Returns:
             The negatives of each row with their margins, at most ``count``; and the number that was left out.
-
-        Raises:
-            UserError: for a ``least`` that is no number.
         """
-        if self.least is not None and np.isnan(self.least):
-            raise UserError("least_margin is a number, not nan")
         selected: list[list[tuple[str, float]]] = [[] for _ in rows]
         unseen = [list(candidates) for _, _, candidates in rows]
         left_out = 0

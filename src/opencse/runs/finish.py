@@ -13,7 +13,7 @@ from opencse.encoder.card import framed
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.network import evaluate_together
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining
 from opencse.markdown import as_text, public_name
 from opencse.modules.token_modules import TokenWeights
 from opencse.numerals import number_of
@@ -321,7 +321,7 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> Outcome:
     return Outcome(kept=untrained, step=step, steps=reached, verdict=verdict, scores=scores)
 
 
-def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: bool = False) -> Outcome:
+def write_best_so_far(run: RunFolder, *, trust_remote_code: bool, last: bool = False) -> Outcome:
     """Writes the best model of the newest checkpoint to the run's folder; record and checkpoint stay as they are.
 
     Args:
@@ -447,12 +447,11 @@ def _trained(run: RunFolder, start: Start, checkpoint: Checkpoint, weights: Weig
     token_weights = checkpoint.of("encoder").get("token_weights.weights")
     put_weights(encoder, None if token_weights is None else TokenWeights(token_weights))
     names = encoder.state_dict().keys()
-    try:
+    with explaining(
+        f"{run.checkpoint}: the checkpoint does not fit the run's record",
+        RuntimeError,
+        fix="put the run's original back",
+    ):
         encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in names})
-    except RuntimeError as error:
-        raise UserError(
-            f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put the run's original "
-            "back"
-        ) from None
     encoder.projection = None
     return encoder.eval()

@@ -18,7 +18,7 @@ from pathlib import Path
 from opencse import files
 from opencse.documents.continuing import FILE as DOCUMENTS
 from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining
 from opencse.files import folder_versions, lock, made_folder, remove_unfinished
 from opencse.model_folder.layout import ADAPTER, CALIBRATION
 from opencse.model_folder.writing import OPENING, RUN, is_ours
@@ -47,10 +47,8 @@ def held(file: Path) -> Iterator[str]:
     Raises:
         UserError: if another process holds it, or the file cannot be written.
     """
-    try:
+    with explaining(f"{file.parent}: cannot be written to", OSError, fix="choose another --out"):
         descriptor = _take(file)
-    except OSError as error:
-        raise UserError(f"{file.parent}: cannot be written to ({reason(error)}); choose another --out") from None
     try:
         previous = _owner(descriptor)
         os.ftruncate(descriptor, 0)

@@ -20,7 +20,7 @@ _NEAR_REPEATS = ("row that nearly repeats", "rows that nearly repeat")
 _WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf) of all candidates but the start"
 
 
-def plan_of(run: RunSetup, seconds_per_step: float | None = None) -> list[str]:
+def plan_of(run: RunSetup, seconds_per_step: float | None) -> list[str]:
     """The plan of a run that is opened, in lines; with the time that its steps take if that was measured."""
     recipe, encoder, facts, training = run.start.recipe, run.encoder, run.facts, run.start.recipe.training
     settings, near, preset = recipe.encoder, run.sets[0].near_duplicates, run.resolved.preset
@@ -194,7 +194,11 @@ def _selection(run: RunSetup) -> str:
         evaluated = "every step" if training.evaluate_every == 1 else f"every {training.evaluate_every} steps"
         if training.patience is not None:
             evaluated += f"; training ends after {number_of(training.patience, 'evaluation')} without gain"
-    return f"best{of[run.objective.saved_encoder]} on {selector.name} ({selector.size}), {evaluated}"
+    shares = [f"{share:.0%}" for share in (*training.average_with_start, *training.averages_at_end)]
+    if shares != ["100%"]:
+        evaluated += f"; shares of the trained weights that are tried: {', '.join(shares)}"
+    saved = of[run.objective.saved_encoder]
+    return f"best{saved} by {selector.measure} on {selector.name} ({selector.size}), {evaluated}"
 
 
 def _time(run: RunSetup, seconds_per_step: float) -> str:

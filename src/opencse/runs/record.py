@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, V
 
 from opencse import files
 from opencse.environment import Environment
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.recipes.recipe import other_setting
 from opencse.text.corpus import CorpusFacts
 from opencse.training.selection import DevScore, OwnPoolingScore
@@ -194,10 +194,6 @@ class RunRecord(_Extensible):
         Raises:
             UserError: if it cannot be written; an older record stays.
         """
-        try:
+        with explaining(f"{path}: cannot be written", OSError, fix="make room and continue with --resume"):
             values = self.model_dump(mode="json", exclude={"start": {"cosines"}})
             files.write_json(path, values)
-        except OSError as error:
-            raise UserError(
-                f"{path}: cannot be written ({reason(error)}); make room and continue with --resume"
-            ) from None

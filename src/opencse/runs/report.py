@@ -28,7 +28,7 @@ from opencse.analysis.report import (
     write_report,
 )
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
+from opencse.errors import require_once
 from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.table import short_names
@@ -296,8 +296,7 @@ def open_subjects(
     Raises:
         UserError: if a model is named twice, or cannot be opened.
     """
-    if len(set(models)) < len(models):
-        raise UserError("a model is named twice; name each once")
+    require_once(models, "model")
     opened = []
     for model, name in zip(models, short_names(models), strict=True):
         if RunFolder(Path(model)).is_unfinished():

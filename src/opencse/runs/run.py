@@ -14,7 +14,7 @@ import torch
 from opencse.errors import InterruptedRunError, UserError
 from opencse.files import made_folder
 from opencse.processes import ALONE, Processes, joined
-from opencse.progress import Progress, Silent
+from opencse.progress import SILENT, Progress
 from opencse.runs.finish import TrainResult, after_kill, after_stop, start_score, write_outcome
 from opencse.runs.folder import RunFolder
 from opencse.runs.plan import plan_of
@@ -68,14 +68,13 @@ class Run(RunSetup):
         )
 
     def dry_run(
-        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress | None = None
+        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress = SILENT
     ) -> list[str]:
         """Returns what `train` would do, after the same checks; nothing is written except the token cache.
 
         Raises:
             UserError: as `train` would.
         """
-        progress = progress or Silent()
         folder = RunFolder.at(out)
         folder.require(resume=resume, overwrite=overwrite, start=self._start_folder())
         with made_folder(folder.path):  # fails now if the folder could not be created
@@ -89,7 +88,7 @@ class Run(RunSetup):
             return self.describe(self.seconds_per_step(_SECONDS_TIMED))
 
     def train(
-        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress | None = None
+        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress = SILENT
     ) -> TrainResult:
         """Trains in the folder ``out``, alone or as one of several processes; see `opencse.train`.
 
@@ -98,7 +97,7 @@ class Run(RunSetup):
         folder = RunFolder.at(out)
         try:
             with joined(device_of_process(self.device) or "") as world:
-                progress = progress if progress is not None and world.first else Silent()
+                progress = progress if world.first else SILENT
                 lock = folder.held(progress, resume=resume, overwrite=overwrite, start=self._start_folder())
                 with lock if world.first else nullcontext() as record_before:
                     record = world.share(record_before)

@@ -214,8 +214,8 @@ def settle(
     model: str,
     explicit: Collection[str],
     *,
-    device: str | None = None,
-    trust_remote_code: bool = False,
+    device: str | None,
+    trust_remote_code: bool,
 ) -> Start:
     """Decides the pooling and the head of a start; see `EncoderSettings` for the rule.
 

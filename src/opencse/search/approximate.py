@@ -12,7 +12,7 @@ from opencse.arrays import Floats, Integers
 from opencse.errors import UserError, reason
 from opencse.files import sync
 from opencse.modules.similarity import Similarity
-from opencse.progress import Progress
+from opencse.progress import Counted, Progress
 from opencse.ranking import SPARE, PreparedVectors, best_candidates, similarities
 from opencse.search.database import how_to_rebuild, map_vectors, unique_name
 from opencse.search.writer import Writer
@@ -121,11 +121,10 @@ def update_approximate_index(writer: Writer, progress: Progress) -> None:
         metric = faiss.METRIC_INNER_PRODUCT if manifest.similarity.is_product else faiss.METRIC_L2
         inner = faiss.index_factory(manifest.dimension, f"HNSW{NEIGHBOURS},Flat", metric)
         inner.hnsw.efConstruction = BREADTH_BUILD
-    progress.start(manifest.kind, len(vectors), begin)
+    count = Counted(progress, manifest.kind)
     for start in range(begin, len(vectors), _CHUNK):
         inner.add(np.ascontiguousarray(vectors[start : start + _CHUNK]))
-        progress.advance(min(start + _CHUNK, len(vectors)))
-    progress.finish()
+        count(min(start + _CHUNK, len(vectors)), len(vectors))
     name = unique_name("engine-", ".faiss")
     try:
         faiss.write_index(inner, str(writer.folder / name))

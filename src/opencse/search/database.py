@@ -285,14 +285,13 @@ def unique_name(prefix: str, suffix: str) -> str:
     return f"{prefix}{uuid.uuid4().hex[:12]}{suffix}"
 
 
-def how_to_rebuild(folder: Path, model: str = "") -> str:
+def how_to_rebuild(folder: Path) -> str:
     """The fix for an index that cannot be used, within a message.
 
-    >>> how_to_rebuild(Path("my index"), "opencse-mini")
-    "rebuild it with: opencse index build 'my index' opencse-mini TEXT --overwrite"
+    >>> how_to_rebuild(Path("my index"))
+    "rebuild it with: opencse index build 'my index' MODEL TEXT --overwrite"
     """
-    name = quote(model) if model else "MODEL"
-    return f"rebuild it with: opencse index build {quote(str(folder))} {name} TEXT --overwrite"
+    return f"rebuild it with: opencse index build {quote(str(folder))} MODEL TEXT --overwrite"
 
 
 def damage_error(folder: Path, problem: str) -> OutdatedError:

@@ -19,7 +19,7 @@ from opencse.home import in_home
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import HybridWeight
 from opencse.numerals import number_of
-from opencse.progress import Counted, Progress, Silent
+from opencse.progress import SILENT, Counted, Progress
 from opencse.ranking import PreparedVectors, nearest_prepared, similarities
 from opencse.search.building import BuildSettings, EncoderOrigin, add, build, changing, require_same_model
 from opencse.search.database import weight_fields
@@ -94,7 +94,7 @@ class Index:
         model_files: str = "",
         pooling: str | None = None,
         overwrite: bool = False,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
     ) -> Self:
         """Builds an index of some rows; after an interruption the same call continues.
 
@@ -123,7 +123,7 @@ class Index:
             how or BuildSettings(),
             origin=EncoderOrigin(model, model_files, pooling).checked(encoder),
             overwrite=overwrite,
-            progress=progress or Silent(),
+            progress=progress,
         )
         return cls.open(path, encoder=encoder)
 
@@ -207,7 +207,7 @@ class Index:
         """
         if not 0 <= weight.value <= 1:
             raise UserError(f"the weight of the vectors is from 0 to 1, not {weight.value}")
-        with changing(self.folder, Silent(), rows=False) as writer:
+        with changing(self.folder, SILENT, rows=False) as writer:
             self._snapshots.require_same(writer.manifest)
             writer.change(**weight_fields(weight))
 
@@ -239,7 +239,7 @@ class Index:
             UserError: for a k below 1, a weight outside [0, 1], queries of another type or dimension, an unknown
                 column, or a model that is not the index's.
         """
-        require_limits(k, threshold, hybrid_weight)
+        require_limits(k, hybrid_weight)
         if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         if hybrid_weight is not None and not hybrid:
@@ -295,7 +295,7 @@ class Index:
             positions = {(row.id, row.text): row.position for row in rows}
             return np.array(snapshot.vectors[[positions[hit] for hit in hits]])
 
-    def pairs(self, most: int = 100, *, progress: Progress | None = None) -> list[SimilarPair]:
+    def pairs(self, most: int = 100, *, progress: Progress = SILENT) -> list[SimilarPair]:
         """Finds the most similar pairs of rows, exactly; two passages of one document are not a pair.
 
         Args:
@@ -308,14 +308,14 @@ class Index:
         with self.snapshot() as snapshot:
             rows, vectors, manifest = snapshot.select("1", []), snapshot.living_vectors, snapshot.manifest
         groups = np.unique([row.id for row in rows], return_inverse=True)[1] if manifest.passages else None
-        counter = None if progress is None else Counted(progress, "comparing")
+        counter = Counted(progress, "comparing")
         pairs, scores = nearest_pairs(vectors, most, similarity=manifest.similarity, groups=groups, progress=counter)
         return [
             SimilarPair(score, rows[a].id, rows[b].id, rows[a].text, rows[b].text)
             for (a, b), score in zip(pairs.tolist(), scores.tolist(), strict=True)
         ]
 
-    def duplicates(self, threshold: float | None = None, *, progress: Progress | None = None) -> list[Duplicates]:
+    def duplicates(self, threshold: float | None = None, *, progress: Progress = SILENT) -> list[Duplicates]:
         """Groups texts that are equal except for case and white space, or at least as similar as a threshold.
 
         Documents in several passages are compared as a whole: a passage that two of them share makes no duplicates.
@@ -334,7 +334,7 @@ class Index:
             passages.setdefault(rows[number].id, []).append(number)
         documents = sorted(passages.values(), key=min)
         texts = [row.text for row in rows]
-        counter = None if progress is None else Counted(progress, "comparing")
+        counter = Counted(progress, "comparing")
         groups = duplicate_documents(
             vectors, texts, documents, threshold, similarity=snapshot.similarity, progress=counter
         )
@@ -376,8 +376,6 @@ class Index:
             offset: rows to skip.
             limit: number of rows; None: all.
         """
-        if offset < 0 or (limit is not None and limit < 0):
-            raise UserError(f"offset and limit are at least 0, not {offset} and {limit}")
         with self.snapshot() as snapshot:
             rows = snapshot.select("1", [-1 if limit is None else limit, offset], "LIMIT ? OFFSET ?")
             return [hit_of(row, 1.0, snapshot.manifest) for row in rows]
@@ -388,7 +386,7 @@ class Index:
         *,
         replace: bool = False,
         encoder: TextEncoder | None = None,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
     ) -> int:
         """Adds rows, all of them or, on an error or a kill, none; returns their number.
 
@@ -401,19 +399,18 @@ class Index:
         Raises:
             UserError: for an id that exists already, invalid rows, another model, or another process that is writing.
         """
-        reporter = progress or Silent()
-        with changing(self.folder, reporter) as writer:
+        with changing(self.folder, progress) as writer:
             self._snapshots.require_same(writer.manifest)
             if encoder is not None:
                 require_same_model(self.folder, writer.manifest, encoder)
-            return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=reporter)
+            return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=progress)
 
     def delete(
         self,
         ids: Sequence[str | int] | None = None,
         *,
         where: Where | None = None,
-        progress: Progress | None = None,
+        progress: Progress = SILENT,
     ) -> int:
         """Deletes rows, all of them or, on a kill, none; returns their number.
 
@@ -429,7 +426,7 @@ class Index:
             raise UserError("ids: give a list of ids")
         if (ids is None) == (not where):
             raise UserError("delete: give either ids or conditions (where)")
-        with changing(self.folder, progress or Silent()) as writer:
+        with changing(self.folder, progress) as writer:
             if ids is None:
                 columns = writer.manifest.columns
                 return writer.remove(*sql_of(where or {}, sql_names(writer.manifest), columns))

@@ -167,7 +167,7 @@ def cache_name(database: str, version: int, language: str | None) -> str:
 
 
 def cached_keyword_index(
-    folder: Path, name: str, count: int, texts: Callable[[], Sequence[str]], language: str | None = None
+    folder: Path, name: str, count: int, texts: Callable[[], Sequence[str]], language: str | None
 ) -> KeywordIndex:
     """Opens the cached keyword index; counts the words and caches them where there is none.
 

@@ -11,7 +11,7 @@ import numpy as np
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.modules.similarity import Similarity
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.ranking import PreparedVectors, similarities
 from opencse.text.scripts import folded
 
@@ -69,7 +69,7 @@ def nearest_pairs(
     *,
     similarity: Similarity = Similarity.COSINE,
     groups: Integers | None = None,
-    progress: Count | None = None,
+    progress: Count = uncounted,
 ) -> tuple[Integers, Floats]:
     """Finds the ``most`` most similar pairs of rows, of all n (n - 1) / 2.
 
@@ -88,12 +88,7 @@ def nearest_pairs(
 
     Returns:
         (p, 2) row numbers, the lower one first, best pairs first and ties in row order; and their similarities (p,).
-
-    Raises:
-        UserError: for ``most`` below 1.
     """
-    if most < 1:
-        raise UserError(f"the number of pairs is at least 1, not {most}")
     slack = similarity.slack(vectors, vectors)
     least = [-np.inf]  # read again for every block
     pairs, rough = np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -119,7 +114,7 @@ def duplicate_documents(
     threshold: float | None,
     *,
     similarity: Similarity = Similarity.COSINE,
-    progress: Count | None = None,
+    progress: Count = uncounted,
 ) -> list[tuple[list[int], float]]:
     """Groups documents whose texts are equal except for case and white space, or whose similarity reaches a threshold.
 
@@ -224,7 +219,7 @@ class _Groups:
 
 
 def _blocks(
-    vectors: PreparedVectors, least: Sequence[float], similarity: Similarity, progress: Count | None
+    vectors: PreparedVectors, least: Sequence[float], similarity: Similarity, progress: Count
 ) -> Iterator[tuple[Integers, PreparedVectors]]:
     """Pairs (lower, higher row) with a rough similarity of at least ``least[0]``, and the similarities, by block."""
     rows = len(vectors)
@@ -237,8 +232,7 @@ def _blocks(
                 near = np.triu(near, 1)
             a, b = np.nonzero(near)
             yield np.stack([a + start, b + other], axis=1), scores[a, b]
-        if progress is not None:
-            progress(min(start + _BLOCK, rows), rows)
+        progress(min(start + _BLOCK, rows), rows)
 
 
 def _exact(vectors: PreparedVectors, pairs: Integers, similarity: Similarity) -> Floats:

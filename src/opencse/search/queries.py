@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.ranking import PreparedVectors, nearest_prepared
 from opencse.reranking.second_stage import SecondStage
 from opencse.search.database import Manifest, StoredRow
@@ -22,16 +22,14 @@ from opencse.search.result import Hit, SearchResult
 from opencse.search.snapshots import Snapshot
 
 
-def require_limits(k: int, threshold: float | None, hybrid_weight: float | None) -> None:
+def require_limits(k: int, hybrid_weight: float | None) -> None:
     """Refuses limits of a search outside their ranges.
 
     Raises:
-        UserError: for a ``k`` below 1, a threshold that is nan, or a weight outside [0, 1].
+        UserError: for a ``k`` below 1, or a weight outside [0, 1].
     """
     if k < 1:
         raise UserError(f"k is the number of rows to find, at least 1, not {k}")
-    if threshold != threshold:
-        raise UserError("the threshold is a similarity, not nan")
     if hybrid_weight is not None and not 0 <= hybrid_weight <= 1:
         raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
 
@@ -204,7 +202,7 @@ def reranked(
     stage: SecondStage,
     *,
     threshold: float | None = None,
-    progress: Count | None = None,
+    progress: Count = uncounted,
 ) -> SearchResult:
     """Orders the hits of each query by the scores of a cross-encoder, which take the place of theirs.
 

@@ -56,7 +56,7 @@ RowLike = str | IndexRow | Mapping[str, object]
 """A text; an `IndexRow`; or a mapping with ``text``, maybe ``id``, and columns of metadata."""
 
 
-def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[IndexRow]:
+def checked_rows(rows: Iterable[RowLike]) -> Iterator[IndexRow]:
     """Converts each row to an `IndexRow` whose values can be stored; nan and NaT of pandas are empty values.
 
     Example:
@@ -69,15 +69,15 @@ def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[Index
     """
     if isinstance(rows, str) or not is_list(rows):
         table = "; of a table give its rows, as to_dict('records') of pandas does" if hasattr(rows, "columns") else ""
-        raise TypeError(f"{where} is a list of texts or rows, not {type(rows).__name__}{table}")
+        raise TypeError(f"rows is a list of texts or rows, not {type(rows).__name__}{table}")
     ids: dict[str, int] = {}
     for number, item in enumerate(rows):
-        row = _row(item, f"{where}[{number}]")
+        row = _row(item, f"rows[{number}]")
         values = {name: None if is_missing(value) else value for name, value in row.metadata.items()}
-        row = checked(replace(row, metadata=values), f"{where}[{number}]")
+        row = checked(replace(row, metadata=values), f"rows[{number}]")
         if row.id is not None and (before := ids.setdefault(row.id, number)) != number:
             raise UserError(
-                f"{where}[{number}]: the id {row.id[:80]!r} is also that of {where}[{before}]; give each row its own id"
+                f"rows[{number}]: the id {row.id[:80]!r} is also that of rows[{before}]; give each row its own id"
             )
         yield row
 

@@ -207,15 +207,20 @@ class Snapshot:
             raise damage_error(self.folder, "a row has no vector")
         return positions
 
+    def rows_by_id(self, ids: Sequence[str]) -> dict[str, list[StoredRow]]:
+        """Reads the rows with certain ids; ids that do not exist are left out."""
+        by_id: dict[str, list[StoredRow]] = {}
+        for row in self.select(HAS_ID, [json.dumps(list(ids))]):
+            by_id.setdefault(row.id, []).append(row)
+        return by_id
+
     def rows_with_ids(self, ids: Sequence[str]) -> list[StoredRow]:
         """Reads the rows with certain ids, in the order of ``ids``.
 
         Raises:
             UserError: for an id that does not exist.
         """
-        by_id: dict[str, list[StoredRow]] = {}
-        for row in self.select(HAS_ID, [json.dumps(list(ids))]):
-            by_id.setdefault(row.id, []).append(row)
+        by_id = self.rows_by_id(ids)
         for name in ids:
             if name not in by_id:
                 raise UserError(f"{self.folder}: no row has the id {name[:80]!r}")

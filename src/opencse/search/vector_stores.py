@@ -96,7 +96,7 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
 def _require_folder(target: Path, index: Path, pattern: str) -> None:
     """Refuses a folder that holds other files, or that overlaps with the index; changes nothing."""
     require_apart(target, read=[index], option="target")
-    names = {name for name in names_in(target) if not re.fullmatch(pattern, name)}
+    names = {name for name in names_in(target, "target") if not re.fullmatch(pattern, name)}
     if names:
         raise UserError(foreign_files_message(target, names, "the store"))
 

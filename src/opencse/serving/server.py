@@ -23,7 +23,7 @@ from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.serving.requests import Limits, overloaded
 
 ACCEPTED_TOGETHER = 32
@@ -122,13 +122,11 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         UserError: if the address is taken, not this machine's, or not allowed.
     """
-    try:
+    with explaining(f"--host {host!r}: is not an address of this machine", OSError, UnicodeError, OverflowError):
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = addresses[0]
         # With the protocol named, asyncio sets TCP_NODELAY on connections; without it an answer may wait 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    except (OSError, UnicodeError, OverflowError) as error:
-        raise UserError(f"--host {host!r}: is not an address of this machine ({reason(error)})") from None
     try:
         # A server that is started again need not wait for closed connections.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

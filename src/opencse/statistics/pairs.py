@@ -87,7 +87,7 @@ def paired_bootstrap_tasks(
     a: Mapping[str, Vectors],
     b: Mapping[str, Vectors],
     *,
-    resamples: int = 10_000,
+    resamples: int,
     seed: int = 0,
 ) -> PairedBootstrapTasks:
     r"""Tests the average difference over T tasks, for instance the seven of STS; see ``paired_bootstrap``.

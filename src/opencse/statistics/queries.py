@@ -41,12 +41,11 @@ class PairedQueries(Difference):
         return f"too few queries to tell, at least {FEWEST_QUERIES} are needed"
 
 
-def intervals_of_means(values: Mapping[str, Floats], most: float = 100.0) -> dict[str, Interval | None]:
+def intervals_of_means(values: Mapping[str, Floats]) -> dict[str, Interval | None]:
     """The 95% t-interval of the mean of each measure over queries, within the range of the measure.
 
     Args:
-        values: (n,) values of the queries, from 0 to ``most``, by measure.
-        most: the largest possible value.
+        values: (n,) values of the queries, from 0 to 100, by measure.
 
     Returns:
         By measure; None for fewer than two queries, or where all have the same value.
@@ -57,7 +56,7 @@ def intervals_of_means(values: Mapping[str, Floats], most: float = 100.0) -> dic
         (40.0, 60.0)
     """
     intervals = {name: summary(of_queries.tolist()).interval for name, of_queries in values.items()}
-    return {name: ends and (max(0.0, ends[0]), min(most, ends[1])) for name, ends in intervals.items()}
+    return {name: ends and (max(0.0, ends[0]), min(100.0, ends[1])) for name, ends in intervals.items()}
 
 
 def paired_queries(a: Floats, b: Floats) -> PairedQueries:

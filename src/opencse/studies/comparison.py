@@ -15,6 +15,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.sts import Grouping, StsDev
 from opencse.evaluation.suites import suite_named
 from opencse.numerals import number_of
+from opencse.progress import Count, uncounted
 from opencse.recipes.files import Judged
 from opencse.recipes.recipe import resolve_recipe
 from opencse.settings import Settings
@@ -145,7 +146,7 @@ def compare(
     variants: Mapping[str, Variant] | None = None,
     arrays: Read | None = None,
     resamples: int = 1_000,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Count = uncounted,
 ) -> Comparison:
     """Compares every recipe with ``baseline``, start by start, paired by seed.
 
@@ -186,8 +187,7 @@ def compare(
         for number, (start, recipe) in enumerate(against_baseline, start=1):
             seeds = sorted(scores[start, recipe].keys() & scores[start, baseline].keys())
             pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, seeds, resamples)
-            if progress is not None:
-                progress(number, len(against_baseline))
+            progress(number, len(against_baseline))
     rows = []
     for cell, cell_runs in cells.items():
         start, recipe = cell

@@ -28,7 +28,7 @@ from opencse.files import writing
 from opencse.numerals import number_of
 from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.outputs import LOCK, names_in, require_empty
-from opencse.progress import Counted, Progress, Silent
+from opencse.progress import SILENT, Counted, Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import OtherSetting, other_setting
 from opencse.records import save_json
@@ -165,23 +165,20 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         trust_remote_code=study.trust_remote_code,
         precision=study.precision,
     )
-    results, data, seconds = _evaluate(_transformed(model, study, progress), suites, study, folder, progress)
-    record = StudyRecord(
+    return _judged(
+        _transformed(model, study, progress),
+        suites,
+        study,
+        folder,
+        progress,
         **run.names(),
         reading=str(study.job(run).start.reading),
         asked=study.request_of(run),
         text=identity.text,
         contents=Contents.model_validate(identity.model_dump(include=set(Contents.model_fields))),
         outcome=run_record.result,
-        judged=study.judge,
-        environment=Environment.here(model.device),
         train_seconds=run_record.seconds,
-        judge_seconds=seconds,
-        results=results,
-        data=data,
     )
-    record.write(folder)
-    return record
 
 
 def judge_start(
@@ -204,25 +201,19 @@ def judge_start(
     model = replace(model, name=reading.model)
     if not study.judged.trained:
         model = _transformed(model, study, progress)
-    results, data, seconds = _evaluate(model, suites, study, folder, progress)
-    record = StudyRecord(
-        start=start,
-        reading=str(reading),
-        asked=request,
-        contents=Contents(start=contents.start),
-        judged=study.judge,
-        environment=Environment.here(model.device),
-        judge_seconds=seconds,
-        results=results,
-        data=data,
-    )
-    record.write(folder)
-    return record
+    facts = {"start": start, "reading": str(reading), "contents": Contents(start=contents.start)}
+    return _judged(model, suites, study, folder, progress, asked=request, **facts)
 
 
-def _evaluate(
-    model: EmbeddingModel, suites: Suites, study: Study, folder: Path, progress: Progress
-) -> tuple[dict[str, float], dict[str, DataRecord], float]:
+def _judged(
+    model: EmbeddingModel,
+    suites: Suites,
+    study: Study,
+    folder: Path,
+    progress: Progress,
+    **facts: Any,  # noqa: ANN401 - fields of the record
+) -> StudyRecord:
+    """Evaluates a model and writes its record, with ``facts`` about it."""
     started = time.perf_counter()
     results: dict[str, float] = {}
     data: dict[str, DataRecord] = {}
@@ -236,7 +227,16 @@ def _evaluate(
         for grouping in study.groupings if name == "sts" else ():
             results |= record.also_by(grouping)
         data[name] = record.data
-    return results, data, time.perf_counter() - started
+    judged = StudyRecord(
+        **facts,
+        judged=study.judge,
+        environment=Environment.here(model.device),
+        judge_seconds=time.perf_counter() - started,
+        results=results,
+        data=data,
+    )
+    judged.write(folder)
+    return judged
 
 
 def _transformed(model: EmbeddingModel, study: Study, progress: Progress) -> EmbeddingModel:
@@ -264,7 +264,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, Floats]) -> None:
 
 
 def run_study(
-    study: Study, *, workers: int | None = None, engine: Engine = "local", progress: Progress | None = None
+    study: Study, *, workers: int | None = None, engine: Engine = "local", progress: Progress = SILENT
 ) -> list[StudyRecord]:
     """Makes the missing runs of a study, and reads the records of the others.
 
@@ -287,8 +287,8 @@ def run_study(
         raise UserError(f"workers is at least 1, not {workers}")
     require_engine(engine)
     require_study(study.out)
-    with locked(study.out, progress or Silent()):
-        return _run_missing(study, workers, engine, progress or Silent())
+    with locked(study.out, progress):
+        return _run_missing(study, workers, engine, progress)
 
 
 def plan_lines(study: Study) -> list[str]:
@@ -384,7 +384,7 @@ def _begin_worker(study: Study, threads: int) -> None:
 
 def _in_worker(run: RunSpec) -> StudyRecord:
     study, suites = _worker["study"]
-    return run_one(study, run, suites, Silent())
+    return run_one(study, run, suites, SILENT)
 
 
 def _on_ray(
@@ -406,7 +406,7 @@ def _on_ray(
 
 def _on_node(study: Study, threads: int, run: RunSpec) -> StudyRecord:
     torch.set_num_threads(threads)
-    return run_one(study, run, open_suites(study), Silent())
+    return run_one(study, run, open_suites(study), SILENT)
 
 
 def _reported(

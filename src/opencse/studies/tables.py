@@ -252,7 +252,7 @@ def write_comparison(
     resamples: int,
     command: str,
     progress: Progress,
-    tuned: Tuned | None = None,
+    tuned: Tuned | None,
 ) -> Comparison:
     """Compares the records of a study, writes its files, and returns the comparison.
 

@@ -192,12 +192,12 @@ class CorpusCheck(Settings):
         most_repeated: the texts that occur most often, with their counts, most frequent first; those above 1 only.
         scripts: share of letters by script (``LATIN``, ``CYRILLIC``, ...) in a sample.
         sampled: texts looked at for scripts and tokens.
-        unknown: share of tokens that the model's vocabulary does not know, in the sample; None without a model.
+        unknown: share of tokens that the model's vocabulary does not know, in the sample.
         unknown_words: share of words (runs of letters, in scripts with at least 5% of the letters) with an unknown
-            token, in the sample; None without a model.
+            token, in the sample.
         unknown_signs: the most frequent signs (punctuation, symbols) of the sample that the vocabulary does not know.
-        cut: share of sampled texts that are longer than ``max_length``; None without a model.
-        tokens_per_word: mean number of tokens per word in the sample; None without a model.
+        cut: share of sampled texts that are longer than ``max_length``.
+        tokens_per_word: mean number of tokens per word in the sample; None without a word.
         max_length: ids that training reads of a text.
         duplicate_rows: share of rows all of whose texts occurred before in one row, compared in the same way.
         near_duplicates: share of rows that nearly repeat an earlier one; None where they were not counted.
@@ -221,11 +221,11 @@ class CorpusCheck(Settings):
     most_repeated: list[tuple[str, int]]
     scripts: dict[str, FiniteFloat]
     sampled: int
-    unknown: FiniteFloat | None
-    cut: FiniteFloat | None
+    unknown: FiniteFloat
+    cut: FiniteFloat
     tokens_per_word: FiniteFloat | None
     max_length: int
-    unknown_words: FiniteFloat | None = None
+    unknown_words: FiniteFloat = 0.0
     unknown_signs: list[str] = Field(default_factory=list)
     duplicate_rows: FiniteFloat = 0.0
     near_duplicates: FiniteFloat | None = None
@@ -240,32 +240,31 @@ class CorpusCheck(Settings):
 
 def check_corpus(
     texts: Texts,
-    tokenizer: TokenCounter | None = None,
+    tokenizer: TokenCounter,
     *,
     max_length: int = 32,
     near_duplicates: float | None = None,
     command: str = "opencse adapt TEXT --out adapted",
     read_as: Sequence[str] = (),
     refused_unknown: float = 1.0,
-    seed: int = 42,
 ) -> CorpusCheck:
     """Counts what in ``texts`` would help or hurt training.
 
     Example:
+        >>> import opencse
         >>> texts = Texts([("One two three.",), ("One two three.",), ("Four!",)], None, "a list")
-        >>> check = check_corpus(texts)
+        >>> check = check_corpus(texts, opencse.load().tokenizer)
         >>> check.rows, round(check.duplicates, 2), round(check.near_empty, 2)
         (3, 0.33, 0.33)
 
     Args:
         texts: what would be trained on.
-        tokenizer: of the model that would be trained; None leaves tokens out.
+        tokenizer: of the model that would be trained.
         max_length: ids that training would read of a text.
         near_duplicates: count rows that overlap with an earlier one by this much; see `opencse.text.duplicates`.
         command: what trains on the texts; advice adds options to it.
         read_as: what the files were recognised as.
         refused_unknown: share of unknown tokens above which training is refused.
-        seed: of the sample.
 
     Returns:
         Counts and shares, with advice in plain words.
@@ -274,7 +273,7 @@ def check_corpus(
     lengths = np.fromiter((count_words(text) for text in flat), dtype=np.int64, count=len(flat))
     rows = [tuple(" ".join(text.lower().split()) for text in row) for row in texts.rows]  # as they are compared
     seen, distinct_rows = Counter(text for row in rows for text in row), set(rows)
-    sampled = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
+    sampled = np.sort(np.random.default_rng(42).permutation(len(flat))[:SAMPLE])
     sample = [flat[i] for i in sampled]
     unknown, cut, per_word = _tokens(sample, lengths[sampled], tokenizer, max_length)
     scripts = script_shares(sample)
@@ -292,8 +291,8 @@ def check_corpus(
         scripts=scripts,
         sampled=len(sample),
         unknown=unknown,
-        unknown_words=None if tokenizer is None else _unknown_words(sample, tokenizer, scripts) if unknown else 0.0,
-        unknown_signs=_unknown_signs(sample, tokenizer) if tokenizer is not None and unknown else [],
+        unknown_words=_unknown_words(sample, tokenizer, scripts) if unknown else 0.0,
+        unknown_signs=_unknown_signs(sample, tokenizer) if unknown else [],
         cut=cut,
         tokens_per_word=per_word,
         max_length=max_length,
@@ -307,7 +306,7 @@ def check_corpus(
         advice=[],
     )
     advice = _advice(result, command)
-    next_command = "" if result.unknown is not None and result.unknown > refused_unknown else command
+    next_command = "" if result.unknown > refused_unknown else command
     return result.model_copy(update={"advice": advice, "command": next_command})
 
 
@@ -354,11 +353,9 @@ def script_title(script: str) -> str:
 
 
 def _tokens(
-    sample: Sequence[str], words: NDArray[np.int64], tokenizer: TokenCounter | None, max_length: int
-) -> tuple[float | None, float | None, float | None]:
+    sample: Sequence[str], words: NDArray[np.int64], tokenizer: TokenCounter, max_length: int
+) -> tuple[float, float, float | None]:
     """Share of unknown tokens, share of texts over the limit, tokens for each of the ``words`` of texts read whole."""
-    if tokenizer is None:
-        return None, None, None
     limit = max(max_length + 1, 512)
     ids = tokenizer.encode(sample, limit)
     unknown_id = tokenizer.unknown_id
@@ -408,9 +405,8 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
             f"{result.with_tags:.1%} of the texts hold HTML tags: save the pages as .html files, or the texts as a "
             "table or JSON, of which tags are left out"
         )
-    many_unknown = result.unknown is not None and result.unknown > _MANY_UNKNOWN
-    many_words = result.unknown_words is not None and result.unknown_words > _MANY_UNKNOWN
-    if many_unknown and result.with_tags <= _SOME_DUPLICATES and many_words:
+    many_unknown = result.unknown > _MANY_UNKNOWN
+    if many_unknown and result.with_tags <= _SOME_DUPLICATES and result.unknown_words > _MANY_UNKNOWN:
         remedy = f", or make one: {_static(command)}" if result.rows >= _FEW else ""  # of fewer it would be a poor one
         advice.append(
             f"{result.unknown:.1%} of the tokens are unknown to the model's vocabulary: start from a model of this "
@@ -450,7 +446,7 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
         )
     if result.without_letters > _SOME_DUPLICATES:
         advice.append(f"{result.without_letters:.1%} of the texts hold no letter (numbers, rules?): drop them")
-    if result.cut is not None and result.cut > _MANY_TRUNCATED:
+    if result.cut > _MANY_TRUNCATED:
         advice.append(
             f"{result.cut:.1%} of the texts are longer than {result.max_length} tokens; the rest of each is not read. "
             f"Read more: {command} --set data.max_length={2 * result.max_length}"

@@ -19,10 +19,10 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.files import hash_files, nearest_existing
 from opencse.home import in_home
-from opencse.progress import Count, Say
+from opencse.progress import Count, Say, uncounted
 from opencse.text.duplicates import count_duplicates
 from opencse.text.given import TextSource
 from opencse.text.labels import RowLabels
@@ -126,10 +126,8 @@ def cache_root() -> Path:
         return Path(in_home(folder))
     if folder := os.environ.get("XDG_CACHE_HOME"):
         return Path(in_home(folder)) / "opencse"
-    try:
+    with explaining("no folder for the token cache", RuntimeError, fix=_ANOTHER_FOLDER):
         return Path.home() / ".cache" / "opencse"
-    except RuntimeError as error:
-        raise UserError(f"no folder for the token cache ({reason(error)}); {_ANOTHER_FOLDER}") from None
 
 
 def describe_cache() -> str:
@@ -155,7 +153,7 @@ def tokenise(
     prompts: ColumnPrompts | None = None,
     words: bool = False,
     cache: Path | None = None,
-    progress: Count | None = None,
+    progress: Count = uncounted,
     say: Say | None = None,
 ) -> Corpus:
     """Tokenises ``source``, or opens it from the cache if that was done before.

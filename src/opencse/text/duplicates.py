@@ -24,6 +24,8 @@ _PIECE = 5
 # Bands of 4 numbers: nearly every pair that overlaps by .8 shares one (1 - (1 - .8^4)^32).
 _NUMBERS, _BANDS = 128, 32
 _SEED = 1
+EXAMPLES = 5
+"""Pairs that are returned."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,12 @@ class NearDuplicates:
     examples: list[tuple[int, int]]
 
 
-def find_near_duplicates(
-    rows: Iterable[tuple[str, ...]], threshold: float = THRESHOLD, *, examples: int = 5
-) -> NearDuplicates:
+def find_near_duplicates(rows: Iterable[tuple[str, ...]], threshold: float) -> NearDuplicates:
     """Finds near duplicates in the order of the rows; uses about half a kilobyte of memory per row.
 
     Args:
         rows: the texts of each row, which are taken together.
         threshold: Jaccard overlap from which a row counts as repeating another, above 0 and at most 1.
-        examples: number of pairs to return.
 
     Raises:
         UserError: where rensa is not installed.
@@ -61,7 +60,7 @@ def find_near_duplicates(
         numbers.update(pieces(" \n ".join(row)))
         repeats = not index.add(str(number), numbers)
         is_repeat.append(repeats)
-        if repeats and len(pairs) < examples:
+        if repeats and len(pairs) < EXAMPLES:
             pairs.append((number, min(int(key) for key in index.get_duplicates(numbers))))
     return NearDuplicates(np.array(is_repeat, dtype=bool), pairs)
 

@@ -84,7 +84,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
     return names
 
 
-def require_columns(source: Source, names: Sequence[str], present: Sequence[str] | None = None) -> None:
+def require_columns(source: Source, names: Sequence[str], present: Sequence[str] | None) -> None:
     """Refuses names of columns that do not exist.
 
     Raises:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from opencse.errors import UserError, reason, shortened
+from opencse.errors import UserError, explaining, shortened
 from opencse.files import is_folder
 from opencse.folder_kinds import folders_without_text
 from opencse.numerals import number_of
@@ -48,10 +48,10 @@ def files_in(folder: Path) -> FolderFiles:
     Raises:
         UserError: where it cannot be searched, or is itself a model, an index or another folder that commands write.
     """
-    try:
+    with explaining(
+        f"{folder}: cannot be searched", OSError, fix="give a folder of documents"
+    ):  # a file system such as /proc
         found = list(folder.rglob("*"))
-    except OSError as error:  # a file system such as /proc
-        raise UserError(f"{folder}: cannot be searched ({reason(error)}); give a folder of documents") from None
     visible = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     files = sorted(path for path in visible if os.path.isfile(path))  # noqa: PTH113 - False where a link leads nowhere
     unreachable: dict[tuple[str, str], list[Path]] = {}

@@ -506,19 +506,14 @@ def texts_of(source: TextSource) -> list[str]:
     return [text for row in source.read().rows for text in row]
 
 
-def some_texts(source: TextSource, most: int = 2_000_000) -> list[str]:
-    """The texts of every row, in their order; of a text too long for memory, the texts of evenly spaced rows.
-
-    Args:
-        source: what to read.
-        most: rows that are kept at a time; of more, at least half as many.
-    """
+def some_texts(source: TextSource) -> list[str]:
+    """The texts of every row, in their order; of over two million rows, at least half as many, evenly spaced."""
     rows: list[tuple[str, ...]] = []
     every = 1
     for number, (_, row) in enumerate(source.rows_with_documents()):
         if number % every == 0:
             rows.append(row)
-            if len(rows) > most:
+            if len(rows) > 2_000_000:
                 rows = rows[::2]
                 every *= 2
     return [text for row in rows for text in row]

@@ -14,10 +14,8 @@ as they are, and others are divided by the largest one in the file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -25,9 +23,11 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, shortened
 from opencse.numerals import whole_number
+from opencse.text.values import finite_number
 
 LabelKind = Literal["score", "class", "margin"]
 MOST_CLASSES = 1_000
+_HINT = "; name the column of {}s last in --columns"
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ def number_labels(
 
 
 def _margins(labels: Iterable[tuple[str, object]], source: str) -> RowLabels:
-    values = np.asarray([_number(value, where, "margin") for where, value in labels], dtype=np.float64)
+    values = np.asarray(
+        [finite_number(value, where, "row", "margin", _HINT.format("margin")) for where, value in labels],
+        dtype=np.float64,
+    )
     if not len(values) or (values == values[0]).all():
         raise UserError(f"{source}: all {len(values):,} margins are equal, so there is nothing to learn from them")
     return RowLabels(values)
@@ -82,7 +85,7 @@ def _scores(labels: Iterable[tuple[str, object]], source: str, scale: float | No
     scores = []
     largest = ("", 0.0)
     for where, value in labels:
-        number = _number(value, where)
+        number = finite_number(value, where, "row", hint=_HINT.format("score"))
         if number < 0:
             raise UserError(f"{where}: the score {number:g} is below 0; scores are from 0 (unlike) upwards")
         if scale is not None and number > scale:
@@ -94,23 +97,6 @@ def _scores(labels: Iterable[tuple[str, object]], source: str, scale: float | No
         raise UserError(f"{source}: all {len(values):,} scores are equal, so there is nothing to learn from them")
     divisor = scale or (1.0 if largest[1] <= 1 else largest[1])
     return RowLabels(values / divisor, divisor)
-
-
-def _number(value: object, where: str, noun: str = "score") -> float:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise UserError(f"{where}: the {noun} is empty; fill it or drop the row")
-    if isinstance(value, bool) or not isinstance(value, Real | str):
-        raise UserError(f"{where}: the {noun} is {type(value).__name__}, not a number")
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        raise UserError(
-            f"{where}: the {noun} {shortened(repr(value))} is not a number; name the column of {noun}s last in "
-            "--columns"
-        ) from None
-    if not math.isfinite(number):
-        raise UserError(f"{where}: the {noun} is {number}; a finite number is expected, fill it or drop the row")
-    return number
 
 
 def _classes(labels: Iterable[tuple[str, object]], source: str) -> RowLabels:

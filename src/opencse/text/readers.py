@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opencse.errors import UserError, reason, require_once
+from opencse.errors import UserError, require_once
 from opencse.files import is_folder
 from opencse.numerals import number_of, whole_number
 from opencse.text.files.data_sets import data_set_columns, read_data_set
@@ -267,12 +267,9 @@ class Source(Reading, TextRows):
         elif self.is_file:
             path = path_of(self._file)
             how.append(str(self.kind))
-            try:
-                with path.open("rb") as stream:
-                    while block := stream.read(1 << 20):
-                        digest.update(block)
-            except OSError as error:
-                raise UserError(f"{self.name}: cannot be read ({reason(error)})") from None
+            with path.open("rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
         else:
             for record in self._records(self.columns):
                 digest.update(repr(record.values).encode())

@@ -61,7 +61,7 @@ class Tokenising:
     """Tokenises rows into pieces; ``prompts`` come before the texts of the columns."""
 
     def __init__(
-        self, tokenizer: Tokenizer, max_length: int, words: bool, source: str, prompts: tuple[str, ...] = ()
+        self, tokenizer: Tokenizer, max_length: int, words: bool, source: str, prompts: tuple[str, ...]
     ) -> None:
         self._tokenizer, self._max_length, self._words, self._source = tokenizer, max_length, words, source
         self._prompts = prompts if any(prompts) else ()
@@ -109,7 +109,7 @@ def _words_of(prompt: str, tokenizer: Tokenizer) -> int:
 class GrowingArray:
     """An ``.npy`` file that rows are appended to; once closed it is what `numpy.save` writes."""
 
-    def __init__(self, path: Path, dtype: Any, columns: int | None = None) -> None:  # noqa: ANN401
+    def __init__(self, path: Path, dtype: Any, columns: int | None) -> None:  # noqa: ANN401
         self._dtype, self._columns, self._rows = np.dtype(dtype), columns, 0
         self._stream = path.open("wb")
         self._write_header()
@@ -137,7 +137,7 @@ def write_arrays(
     max_length: int,
     *,
     words: bool,
-    progress: Count | None,
+    progress: Count,
     prompts: ColumnPrompts,
 ) -> None:
     """Writes the arrays of ``source`` to ``folder``; those of `opencse.text.corpus.Corpus`.
@@ -170,8 +170,7 @@ def write_arrays(
             if piece.words is not None:
                 arrays["words"].add(piece.words)
             done, tokens = done + len(piece.documents), tokens + len(piece.ids)
-            if progress is not None:
-                progress(done, rows)
+            progress(done, rows)
 
 
 def _pieces(source: TextSource, size: int) -> Iterator[NumberedRows]:

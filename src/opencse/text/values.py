@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Set
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from opencse.errors import UserError
+from opencse.errors import UserError, shortened
 from opencse.numerals import is_number, number_of
 from opencse.text.scripts import is_unicode
 
@@ -129,6 +131,32 @@ def require_filled(value: object, name: str, where: str, unit: str = "line") -> 
     if not text:
         raise UserError(f"{where}: {name} is empty; fill it or drop the {unit}")
     return text
+
+
+def finite_number(value: object, where: str, unit: str = "line", noun: str = "score", hint: str = "") -> float:
+    """Returns a cell as a finite number.
+
+    Args:
+        value: as read.
+        where: names its record in messages.
+        unit: what a record is: a line or a row.
+        noun: what the number is.
+        hint: ends the message of a cell that is text.
+
+    Raises:
+        UserError: for an empty cell, or anything else.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise UserError(f"{where}: the {noun} is empty; fill it or drop the {unit}")
+    if isinstance(value, bool) or not isinstance(value, Real | str):
+        raise UserError(f"{where}: the {noun} is {type(value).__name__}, not a number")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise UserError(f"{where}: the {noun} {shortened(repr(value))} is not a number{hint}") from None
+    if not math.isfinite(number):
+        raise UserError(f"{where}: the {noun} is {number}; a finite number is expected, fill it or drop the {unit}")
+    return number
 
 
 class NumericColumns:

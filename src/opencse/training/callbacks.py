@@ -8,11 +8,12 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from opencse import files
-from opencse.errors import UserError, reason, require_known
+from opencse.errors import UserError, explaining, require_known
 
 Record = Mapping[str, float | int | str]
 """A line of metrics.jsonl; it has a ``step``."""
@@ -80,11 +81,8 @@ class MetricsLog:
 
     def write(self, record: Record) -> None:
         """Appends one record."""
-        try:
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(record) + "\n")
-        except OSError as error:
-            raise self._unwritten(error) from None
+        with self._written(), self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
         if self.notify is not None:
             self.notify(record)
 
@@ -110,10 +108,7 @@ class MetricsLog:
         return [record for _, record in self._lines()]
 
     def _lines(self) -> list[tuple[bytes, dict[str, float]]]:
-        try:
-            content = self.path.read_bytes() if self.path.is_file() else b""
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be read ({reason(error)})") from None
+        content = self.path.read_bytes() if self.path.is_file() else b""
         *lines, rest = content.split(b"\n")
         records = [(line, self._record(line, number)) for number, line in enumerate(lines, start=1)]
         with contextlib.suppress(ValueError):  # incomplete
@@ -121,23 +116,20 @@ class MetricsLog:
         return records
 
     def _record(self, line: bytes, number: int) -> dict[str, float]:
-        try:
+        with explaining(
+            f"{self.path}, line {number}: is no record of a step",
+            ValueError,
+            fix="delete the line, or put back a copy of the file (the log alone: the encoder and its checkpoint do not "
+            "depend on it)",
+        ):
             return _parsed(line)
-        except ValueError as error:
-            raise UserError(
-                f"{self.path}, line {number}: is no record of a step ({reason(error)}); delete the line, or put back "
-                "a copy of the file (the log alone: the encoder and its checkpoint do not depend on it)"
-            ) from None
 
     def _replace(self, content: bytes) -> None:
-        try:
-            with files.writing(self.path) as unfinished:
-                unfinished.write_bytes(content)
-        except OSError as error:
-            raise self._unwritten(error) from None
+        with self._written(), files.writing(self.path) as unfinished:
+            unfinished.write_bytes(content)
 
-    def _unwritten(self, error: OSError) -> UserError:
-        return UserError(f"{self.path}: cannot be written ({reason(error)}); make room and continue with --resume")
+    def _written(self) -> AbstractContextManager[None]:
+        return explaining(f"{self.path}: cannot be written", OSError, fix="make room and continue with --resume")
 
 
 def _parsed(line: bytes) -> dict[str, float]:

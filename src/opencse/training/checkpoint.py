@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from opencse import files
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 from opencse.files import folder_versions, replace_folder, settle_folder
 from opencse.objective.vectors.chunks import random_state, restore
+from opencse.progress import SILENT, Say
 from opencse.training.optimizer import trained_weights
 
 CHECKPOINT = "checkpoint"
@@ -75,7 +76,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         ) from None
 
 
-def load_checkpoint(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:
+def load_checkpoint(folder: Path, say: Say = SILENT.say) -> Checkpoint | None:
     """Reads the newest complete checkpoint, or None if no step was ever saved. Nothing is changed on the disk.
 
     Args:
@@ -96,7 +97,7 @@ def load_checkpoint(folder: Path, say: Callable[[str], None] | None = None) -> C
             f"{damage[0]}; put back a copy of it, or remove {folder.name}* in {folder.parent}, and --resume begins "
             "again at step 0"
         )
-    if damage and say is not None:
+    if damage:
         say(f"warning    {damage[0]}; the checkpoint before it is complete and is used instead")
     return checkpoint
 
@@ -110,37 +111,29 @@ def _newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
             continue
         try:
             return _read(candidate), damage
-        except _DamageError as error:
+        except UserError as error:
             damage.append(str(error))
     return None, damage
-
-
-class _DamageError(Exception):
-    """A checkpoint that is not as it was written."""
 
 
 def _is_whole(folder: Path) -> bool:
     try:
         _verify(folder)
-    except _DamageError:
+    except UserError:
         return False
     return True
 
 
 def _verify(folder: Path) -> None:
-    try:
+    with explaining(f"{folder / _SUMS}: cannot be read", OSError, ValueError):
         sums = json.loads((folder / _SUMS).read_text(encoding="utf-8"))
         if not isinstance(sums, dict):
             raise ValueError(f"a {type(sums).__name__} where an object was expected")
-    except (OSError, ValueError) as error:
-        raise _DamageError(f"{folder / _SUMS}: cannot be read ({reason(error)})") from None
     for name in _CONTENT:
-        try:
+        with explaining(f"{folder / name}: cannot be read", OSError):
             same = files.hash_file(folder / name) == sums.get(name)
-        except OSError as error:
-            raise _DamageError(f"{folder / name}: cannot be read ({reason(error)})") from None
         if not same:
-            raise _DamageError(f"{folder / name}: is damaged (its content is not what was written)")
+            raise UserError(f"{folder / name}: is damaged (its content is not what was written)")
 
 
 def _read(folder: Path) -> Checkpoint:
@@ -148,11 +141,9 @@ def _read(folder: Path) -> Checkpoint:
     from safetensors.torch import load_file
 
     _verify(folder)
-    try:
+    with explaining(f"{folder}: cannot be read", OSError, ValueError, SafetensorError):
         values = json.loads((folder / _STATE).read_text(encoding="utf-8"))
         return Checkpoint(load_file(folder / _TENSORS), values)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise _DamageError(f"{folder}: cannot be read ({reason(error)})") from None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -322,6 +322,11 @@ NOISE = 0.05
 """Below this p a step counts as worse than the start."""
 
 
+def doubt_on(count: int) -> str:
+    """A clause about fewer than ten graded pairs or queries; empty for more."""
+    return ", too few to tell weights apart" if count < 10 else ""
+
+
 @dataclass(frozen=True)
 class GradedPairSelector(Selector):
     """Selects by Spearman x 100 of cosine and gold score.
@@ -391,7 +396,7 @@ class GradedPairSelector(Selector):
     @property
     def size(self) -> str:
         """How many pairs there are."""
-        return number_of(len(self.pairs), "pair")
+        return number_of(len(self.pairs), "pair") + doubt_on(len(self.pairs))
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Scores ``encoder``; each sentence is encoded once, in float32."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError, UserError, reason
+from opencse.errors import InterruptedRunError, UserError, explaining
 from opencse.kernels.precision import Precision
 from opencse.numerals import number_of
 from opencse.objective.objective import Objective, StepLosses
@@ -280,13 +280,16 @@ class Trainer:
         checkpoint = load_checkpoint(self.checkpoint_folder, self.progress.say)
         if checkpoint is None:
             return 0
-        try:
+        with explaining(
+            f"{self.checkpoint_folder}: the checkpoint does not fit this run",
+            LookupError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            RuntimeError,
+            fix="put back the run's own, or remove it, and --resume begins again at step 0",
+        ):
             step = self._restore_from(checkpoint)
-        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-            raise UserError(
-                f"{self.checkpoint_folder}: the checkpoint does not fit this run ({reason(error)}); put back the run's "
-                "own, or remove it, and --resume begins again at step 0"
-            ) from None
         if self.world.first:
             self.metrics.rewind(step)
         self.progress.say(f"resumed at step {step:,} of {self.steps:,}")

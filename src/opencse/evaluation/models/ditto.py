@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.modules.pooling import Pooling
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -63,7 +63,7 @@ class Ditto:
         if not self.pooling.is_mean:
             raise UserError(f"Ditto weights the tokens of a mean, not pooling {self.pooling}; leave --pooling out")
 
-    def encode(self, texts: Sequence[str], progress: Count | None = None) -> NDArray[np.float32]:
+    def encode(self, texts: Sequence[str], progress: Count = uncounted) -> NDArray[np.float32]:
         """(n, hidden) float32 vectors of ``texts``."""
         encoder = self.encoder.twin().eval()
         encoder.backbone.set_attn_implementation("eager")
@@ -84,8 +84,7 @@ class Ditto:
                 weights = attention.diagonal(dim1=1, dim2=2)
                 states = [output.hidden_states[layer] for layer in self.pooling.layers(encoder.depth)]
                 vectors[rows] = self.pooling(states, tokens.attention_mask, weights).float().cpu().numpy()
-                if progress is not None:
-                    progress(min(start + BATCH, len(order)), len(order))
+                progress(min(start + BATCH, len(order)), len(order))
         return vectors
 
 

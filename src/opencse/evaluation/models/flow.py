@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.errors import UserError
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.settings import Settings
 
 _ROWS = 4096  # mapped at a time, and drawn for the start of ActNorm
@@ -147,7 +147,7 @@ class Flow:
         settings: FlowSettings | None = None,
         *,
         device: str | torch.device = "cpu",
-        progress: Count | None = None,
+        progress: Count = uncounted,
     ) -> Self:
         """Trains a flow on ``vectors``.
 
@@ -158,10 +158,8 @@ class Flow:
             progress: called after every batch with (batches done, batches in all).
 
         Raises:
-            UserError: if there are fewer than 2 vectors, or the likelihood is not finite any more.
+            UserError: if the likelihood is not finite any more.
         """
-        if len(vectors) < 2:
-            raise UserError(f"a flow is fitted on at least 2 vectors, not {len(vectors)}; give more texts")
         data = _tensor(vectors)
         flow = cls(vectors.shape[1], settings or FlowSettings())
         flow.steps.to(device)
@@ -171,7 +169,7 @@ class Flow:
         flow._train(data, generator, torch.device(device), progress)
         return flow
 
-    def _train(self, data: Tensor, generator: torch.Generator, device: torch.device, progress: Count | None) -> None:
+    def _train(self, data: Tensor, generator: torch.Generator, device: torch.device, progress: Count) -> None:
         settings = self.settings
         optimizer = torch.optim.Adam(self.steps.parameters(), lr=settings.learning_rate)
         total = settings.epochs * math.ceil(len(data) / settings.batch_size)
@@ -188,8 +186,7 @@ class Flow:
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 done += 1
-                if progress is not None:
-                    progress(done, total)
+                progress(done, total)
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:

@@ -66,15 +66,10 @@ class MtebEncoder:
             trust_remote_code: see ``SentenceEncoder.load``.
 
         Raises:
-            UserError: if mteb is not installed, the model cannot be loaded, the name is not of that form, or
-                device or pooling are given for an encoder that is loaded.
+            UserError: if mteb is not installed, the model cannot be loaded, or the name is not of that form.
         """
         require_mteb()
         if isinstance(model, SentenceEncoder):
-            if device is not None or pooling is not None:
-                raise UserError(
-                    "device and pooling are chosen when a model is loaded; give the folder, not the encoder"
-                )
             self.encoder = model
         else:
             self.encoder = SentenceEncoder.load(
@@ -104,21 +99,10 @@ class MtebEncoder:
     ) -> Embeddings:
         """Encodes the texts of a loader: (n, dimension).
 
-        Of the other arguments, which MTEB passes, only ``precision`` and ``prompt_type`` are used; the encoder forms
-        its own batches.
-
-        Raises:
-            UserError: for another precision than float32, or inputs without text (images, sound).
+        Of the other arguments, which MTEB passes, only ``prompt_type`` is used: vectors are float32, and the encoder
+        forms its own batches.
         """
-        if precision != "float32":
-            raise UserError(f"precision {precision!r}: vectors are float32 here; leave it out of encode_kwargs")
-        texts: list[str] = []
-        for batch in inputs:
-            if "text" not in batch:
-                raise UserError(
-                    f"{task_metadata.name}: its inputs hold no text ({', '.join(batch)}); choose a text task"
-                )
-            texts.extend(batch["text"])
+        texts = [text for batch in inputs for text in batch["text"]]
         role = Role.PLAIN if prompt_type is None else Role(prompt_type.value)
         return self.encoder.encode(texts, prompt=self.encoder.prompts.of(role))
 

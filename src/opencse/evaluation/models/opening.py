@@ -19,7 +19,7 @@ from opencse.evaluation.embedding import NO_LAYERS, ByLayer, EmbeddingModel, Enc
 from opencse.foreign import checks_trust, code_notice
 from opencse.model_folder.locate import BAG_OF_WORDS, DITTO, WORDS
 from opencse.modules.prompts import Role
-from opencse.progress import Count, Say
+from opencse.progress import SILENT, Count, Say, uncounted
 from opencse.search.passages import PassageSplitter
 from opencse.text.files.lines import require_file
 
@@ -55,8 +55,8 @@ def open_model(
     pooling: str | None = None,
     layer: int | None = None,
     device: str | None = None,
-    progress: Count | None = None,
-    say: Say | None = None,
+    progress: Count = uncounted,
+    say: Say = SILENT.say,
     trust_remote_code: bool = False,
     precision: PrecisionName = "float32",
 ) -> EmbeddingModel:
@@ -126,8 +126,8 @@ def _open_named(
     pooling: str | None,
     layer: int | None,
     device: str | None,
-    progress: Count | None,
-    say: Say | None,
+    progress: Count,
+    say: Say,
     trust_remote_code: bool,
     precision: PrecisionName,
 ) -> EmbeddingModel:
@@ -137,7 +137,7 @@ def _open_named(
         return _open_ditto(model, pooling, device, progress, trust_remote_code)
     if not words and model != BAG_OF_WORDS:
         encoder = load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-        if encoder.own_code and say is not None:
+        if encoder.own_code:
             say(code_notice(encoder.own_code))
         return _open_encoder(encoder, model, layer, progress, precision)
     _require_no_layer(model, layer)
@@ -154,15 +154,14 @@ def _open_named(
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         means, coverage = vectors.encode_and_count(texts, progress)
-        if say is not None:
-            say(f"{file}: {coverage}")
+        say(f"{file}: {coverage}")
         return means
 
     return EmbeddingModel(model, encode, pooling="mean", device="cpu")
 
 
 def _open_ditto(
-    model: str, pooling: str | None, device: str | None, progress: Count | None, trust_remote_code: bool
+    model: str, pooling: str | None, device: str | None, progress: Count, trust_remote_code: bool
 ) -> EmbeddingModel:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation.models.ditto import Ditto, parse_ditto
@@ -195,7 +194,7 @@ def _open_encoder(
     encoder: Any,  # noqa: ANN401 - its module is heavy
     name: str,
     layer: int | None,
-    progress: Count | None,
+    progress: Count,
     precision: PrecisionName,
 ) -> EmbeddingModel:
     if isinstance(encoder, StaticEncoder):
@@ -231,7 +230,7 @@ def _open_encoder(
     )
 
 
-def _layers_of(encoder: Any, progress: Count | None) -> ByLayer:  # noqa: ANN401 - its module is heavy
+def _layers_of(encoder: Any, progress: Count) -> ByLayer:  # noqa: ANN401 - its module is heavy
     def encode(texts: Sequence[str], layers: Sequence[int], role: Role) -> dict[int, NDArray[np.float32]]:
         from opencse.encoder.layers import vectors_by_layer
 

@@ -276,12 +276,7 @@ class CorpusRanks:
         Args:
             vectors: (K, d).
             cosine_share: lambda, from 0 to 1; None: .9.
-
-        Raises:
-            UserError: for fewer than 2 texts.
         """
-        if len(vectors) < 2:
-            raise UserError(f"ranks need at least 2 texts of a corpus, not {len(vectors)}; give more")
         return cls(_unit(vectors).astype(np.float32), COSINE_SHARE if cosine_share is None else cosine_share)
 
     def apply(self, vectors: Vectors) -> NDArray[np.float32]:

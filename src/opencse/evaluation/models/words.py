@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 from opencse.numerals import is_number, number_of
-from opencse.progress import Count
+from opencse.progress import Count, uncounted
 from opencse.text.files.lines import read_lines
 
 COLUMNS = 4096
@@ -37,22 +37,16 @@ class BagOfWords:
     for count vectors u, v: a standard deviation of at most 0.022. The seven STS scores differ from those
     of exact cosines by at most 0.10 each, their average by 0.02 (x 100, measured).
 
-    Attributes:
-        columns: length of a vector.
-
     Example:
         >>> vectors = BagOfWords().encode(["a cat sleeps", "a cat", "the sun"])
         >>> vectors.shape, float(vectors[0] @ vectors[1]), float(vectors[0] @ vectors[2])
         ((3, 4096), 2.0, 0.0)
     """
 
-    def __init__(self, columns: int = COLUMNS) -> None:
-        self.columns = columns
-
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns (n, columns) float32; a text without words is the zero vector."""
+        """Returns (n, COLUMNS) float32; a text without words is the zero vector."""
         column_of: dict[str, tuple[int, int]] = {}
-        vectors = np.zeros((len(texts), self.columns), dtype=np.float32)
+        vectors = np.zeros((len(texts), COLUMNS), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word in text.lower().split():
                 if word not in column_of:
@@ -64,7 +58,7 @@ class BagOfWords:
     def _column_and_sign(self, word: str) -> tuple[int, int]:
         # Python's own hash of a string differs from process to process.
         number = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest())
-        return (number >> 1) % self.columns, 1 if number & 1 else -1
+        return (number >> 1) % COLUMNS, 1 if number & 1 else -1
 
 
 BLOCK = 4096  # texts averaged at a time
@@ -177,7 +171,7 @@ class WordVectors:
         return self.encode_and_count(texts)[0]
 
     def encode_and_count(
-        self, texts: Sequence[str], progress: Count | None = None
+        self, texts: Sequence[str], progress: Count = uncounted
     ) -> tuple[NDArray[np.float32], Coverage]:
         """Encodes texts, and counts the words that have a vector.
 
@@ -203,8 +197,7 @@ class WordVectors:
             means[start : start + BLOCK] = averaging @ self.vectors
             empty += int((counts == 0).sum())
             known += len(rows)
-            if progress is not None:
-                progress(start + len(counts), len(texts))
+            progress(start + len(counts), len(texts))
         return means, Coverage(len(texts), empty, words, words - known)
 
     def _rows(self, tokens: list[str]) -> Iterator[int]:

@@ -86,8 +86,8 @@ class TaskKeywords:
     def of(self, task: RetrievalTask) -> KeywordIndex:
         """The keyword index of the documents of ``task``."""
         if task.name not in self._indexes:
-            detected = self.language == AUTO
-            language = language_of(evenly(task.documents)) if detected else language_named(self.language)
+            some = task.documents[:: max(1, -(-len(task.documents) // _SAMPLE))]
+            language = language_of(some) if self.language == AUTO else language_named(self.language)
             self._indexes[task.name] = KeywordIndex.of(task.documents, language)
         return self._indexes[task.name]
 
@@ -158,16 +158,6 @@ class ByBoth(Ranker):
         for text, query, near in zip(task.queries, queries, nearest, strict=True):
             ranked, _ = candidates_of(query, near, WordScores.of(words, text), rows, depth).ranking(self.weight)
             yield ranked[:k].tolist()
-
-
-def evenly(texts: Sequence[T], most: int = _SAMPLE) -> list[T]:
-    """At most ``most`` of some texts or rows, evenly spread.
-
-    Example:
-        >>> evenly(["a", "b", "c", "d"], most=2)
-        ['a', 'c']
-    """
-    return list(texts[:: max(1, -(-len(texts) // most))])
 
 
 @dataclass(frozen=True)

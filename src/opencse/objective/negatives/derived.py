@@ -17,7 +17,7 @@ from opencse.objective.columns import AnyColumns, LogitColumns, Own, Scoring, Ve
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.vectors.requests import Layer, Sentences
-from opencse.objective.vectors.rewritten import OtherTemplate, Rewriting, Rewritten, add_template
+from opencse.objective.vectors.rewritten import OtherTemplate, ReadsRewritten, Rewriting
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import AboveZero, PartSettings, Share
 
@@ -284,7 +284,7 @@ def same_pairs(a: Tensor, b: Tensor) -> Tensor:
     return (a.unsqueeze(-1) == b.unsqueeze(-2)).any(dim=-1).any(dim=-1)
 
 
-class RewrittenTexts(NegativeSource):
+class RewrittenTexts(ReadsRewritten, NegativeSource):
     """The texts of the batch after a change, the anchor's own among them (CoT-BERT's negative template).
 
     Columns of anchor i: ``sim(a_i, c_j) / tau`` for every j, with c_j the vector of text j in ``template`` and, with
@@ -318,25 +318,6 @@ class RewrittenTexts(NegativeSource):
         weight: AboveZero = 1.0
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self._max_length: int | None = None
-
-    @property
-    def request(self) -> Rewritten:
-        """The vectors of the changed texts."""
-        return Rewritten(self.settings.change, self.settings.template, "rewritten negatives", self._max_length)
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        """The views, and the changed texts."""
-        return {Sentences(), self.request}
-
-    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
-        self._max_length = encoder.max_length
-        add_template(encoder, self.settings.template)
 
     def count(self, batch_size: int, hard: int) -> int:
         """N."""

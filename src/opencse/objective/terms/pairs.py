@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional
 
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.similarity import at_least_float32, rowwise_similarity
 from opencse.objective.terms.base import Term
-from opencse.objective.vectors.requests import Sentences
-from opencse.objective.vectors.rewritten import OtherTemplate, Rewritten, add_template
-from opencse.objective.vectors.step import Representations, Request
+from opencse.objective.vectors.rewritten import OtherTemplate, ReadsRewritten
+from opencse.objective.vectors.step import Representations
 from opencse.settings import AboveZero
 
 
@@ -156,7 +153,7 @@ def bidirectional_margin(
     return ((difference + alpha).relu() + (-difference - beta).relu()).mean()
 
 
-class BidirectionalMargin(Term):
+class BidirectionalMargin(ReadsRewritten, Term):
     """`losses.bidirectional_margin` of the views and of the anchors' negations (SNCSE).
 
     The negation is made by rule of the anchor's text as the encoder reads it, so a text that is truncated is negated
@@ -196,25 +193,6 @@ class BidirectionalMargin(Term):
             return self
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self._max_length: int | None = None
-
-    @property
-    def request(self) -> Rewritten:
-        """The vectors of the negations."""
-        return Rewritten("negated", self.settings.template, "bidirectional_margin term", self._max_length)
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        """The views, and the negations."""
-        return {Sentences(), self.request}
-
-    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
-        self._max_length = encoder.max_length
-        add_template(encoder, self.settings.template)
 
     def loss(self, reps: Representations) -> Tensor:
         """The unweighted term."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining
 
 _PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 _FIX = (
@@ -43,10 +43,8 @@ def _synsets(path: Path) -> Iterator[list[str]]:
     A line is ``offset lexicographer-file type count word lex-id [word lex-id ...] ...``, ``count`` in hexadecimal;
     an adjective may have a marker of its place after it, as in ``galore(ip)``. The licence's lines are indented.
     """
-    try:
+    with explaining(f"{path}: WordNet cannot be read", OSError, UnicodeDecodeError, fix=_FIX):
         lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: WordNet cannot be read ({reason(error)}); {_FIX}") from None
     for number, line in enumerate(lines, start=1):
         if not line or line.startswith(" "):
             continue

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opencse.environment import require_packages
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining
 from opencse.text.files.formats import Columns, RawRow, arrow_columns, arrow_names, arrow_rows, choose_columns, leaves
 
 _BATCH = 1_000
@@ -65,15 +65,12 @@ def load_data_set(location: str, split: str, alternative: str) -> Any:  # noqa: 
     import datasets
 
     folder = Path(location)
-    try:
+    with explaining(
+        f"{location}: neither a file nor a data set that could be loaded, split {split!r}", Exception, fix=alternative
+    ):
         if not folder.is_dir():
             _require_network(location, Path(datasets.config.HF_DATASETS_CACHE))
         return datasets.load_dataset(location, split=split)
-    except Exception as error:
-        raise UserError(
-            f"{location}: neither a file nor a data set that could be loaded, split {split!r} ({reason(error)}); "
-            f"{alternative}"
-        ) from None
 
 
 def _require_network(hub_id: str, cache: Path) -> None:

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.environment import require_packages
-from opencse.errors import MissingColumnError, UserError, names_listed, nearest, reason, shortened
+from opencse.errors import MissingColumnError, UserError, explaining, names_listed, nearest, reason, shortened
 from opencse.numerals import whole_number
 from opencse.text.files.dumps import mail_sections, mailbox_sections, read_xml, subtitle_sections, wikipedia_sections
 from opencse.text.files.kinds import SECTIONED, SEPARATORS, FileKind, KindName
@@ -174,7 +174,7 @@ def read_records(
     return without_markup(records, keep_code=keep_code)
 
 
-def present_columns(file: File, kind: FileKind, columns: Columns = ()) -> Columns:
+def present_columns(file: File, kind: FileKind, columns: Columns) -> Columns:
     """The names of the columns of a file; of objects, the keys of the first hundred, nested keys with dots.
 
     Args:
@@ -321,7 +321,7 @@ def _section_objects(path: File, kind: FileKind, keep_code: bool) -> Iterator[tu
         yield number, {"_id": names.unique(section.name), "title": section.title, "text": "\n".join(section.paragraphs)}
 
 
-def without_markup(records: Iterator[RawRow], *, keep_code: bool = False) -> Iterator[RawRow]:
+def without_markup(records: Iterator[RawRow], *, keep_code: bool) -> Iterator[RawRow]:
     """Converts the columns that hold HTML, judged by their first rows, to text without tags."""
     first: list[RawRow] = []
     characters = 0
@@ -361,13 +361,13 @@ def _parquet(path: File) -> Iterator[ParquetFile]:
     import pyarrow
     import pyarrow.parquet
 
-    try:
-        with pyarrow.parquet.ParquetFile(path_of(path)) as file:
-            yield file
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(
-            f"{path}: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
-        ) from None
+    with (
+        explaining(
+            f"{path}: damaged or not a parquet file", pyarrow.ArrowException, OSError, fix="fetch it or write it again"
+        ),
+        pyarrow.parquet.ParquetFile(path_of(path)) as file,
+    ):
+        yield file
 
 
 def _read_parquet(path: File, columns: Columns | None) -> Iterator[RawRow]:

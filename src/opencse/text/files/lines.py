@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from opencse.environment import require_packages
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, explaining, reason
 
 MAX_LINE_CHARACTERS = 100_000
 MAX_RECORD_CHARACTERS = 10_000_000
@@ -105,7 +105,7 @@ def name_in_command(location: str, unknown: str = "FILE") -> str:
     return unknown if is_pipe(location) else location
 
 
-def spool(location: str, suffix: str = "") -> Spooled:
+def spool(location: str, suffix: str) -> Spooled:
     """Reads the pipe at ``location`` to its end; further calls while the text is in use return the same object.
 
     Args:
@@ -117,7 +117,7 @@ def spool(location: str, suffix: str = "") -> Spooled:
     """
     name, is_standard = pipe_name(location), location in STANDARD_INPUT
     path = Path(tempfile.gettempdir(), "a temporary file")
-    try:
+    with explaining(f"{name}: cannot be read or kept in {path.parent}", OSError, fix="make room there or set TMPDIR"):
         status = os.fstat(0) if is_standard else Path(location).stat()
         if (in_use := _IN_USE.get((status.st_dev, status.st_ino))) is not None:
             return in_use
@@ -128,10 +128,6 @@ def spool(location: str, suffix: str = "") -> Spooled:
             shutil.copyfileobj(source, target)
         with path.open("rb") as stream:
             first = stream.readline(_BLOCK)
-    except OSError as error:
-        raise UserError(
-            f"{name}: cannot be read or kept in {path.parent} ({reason(error)}); make room there or set TMPDIR"
-        ) from None
     if not first:
         raise UserError(f"{name}: it is empty; one sentence per line is expected")
     if not suffix and first.removeprefix(codecs.BOM_UTF8).startswith(b"{"):
@@ -152,12 +148,12 @@ def suffix_of(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def require_file(path: Path) -> Path:
-    """Returns ``path`` if it is a file that is not empty, or a pipe; else raises a ``UserError``."""
+def require_file(path: Path, kind: str = "file") -> Path:
+    """Returns ``path`` if it is a file that is not empty, or a pipe; else raises a ``UserError`` about a ``kind``."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{path}: no such file; check its name and folder") from None
+        raise UserError(f"{path}: no such {kind}; check its name and folder") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     if stat.S_ISDIR(status.st_mode):

@@ -71,7 +71,7 @@ class Headed:
         page: its title, if known; else the first heading is its title.
     """
 
-    def __init__(self, page: str = "") -> None:
+    def __init__(self, page: str) -> None:
         self._page = page
         self._parts: list[tuple[str, str, list[str]]] = [("", page, [])]
 
@@ -210,7 +210,7 @@ def _facts(yaml_text: str | None, toml_text: str | None) -> Mapping[str, object]
     return facts if isinstance(facts, dict) else None
 
 
-def markdown_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:
+def markdown_sections(source: str, name: str, *, keep_code: bool) -> Iterator[Section]:
     """Reads the sections of a Markdown page; list items and rows of a table are paragraphs.
 
     HTML blocks are left out, and code blocks too unless ``keep_code``.
