@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.context import Cannot
+from opencse.objective.vectors.rewritten import Rewriting, Rewritten, add_template
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.progress import Progress
 from opencse.settings import PartSettings
@@ -154,3 +155,25 @@ class Part(nn.Module):
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """Figures for the log that are too expensive for every step; none by default."""
         return {}
+
+
+class ReadsRewritten(Part):
+    """A part that reads the anchors' texts after a change: that of its settings, or else negated."""
+
+    _max_length: int | None = None
+
+    @property
+    def request(self) -> Rewritten:
+        """The vectors of the changed texts."""
+        change: Rewriting = getattr(self.settings, "change", "negated")
+        return Rewritten(change, self.settings.template, self.called.removeprefix("the "), self._max_length)
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The views, and the changed texts."""
+        return {*super().reads, self.request}
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
+        self._max_length = encoder.max_length
+        add_template(encoder, self.settings.template)

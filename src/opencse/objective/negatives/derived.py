@@ -15,9 +15,10 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, LogitColumns, Own, Scoring, VectorColumns
 from opencse.objective.negatives.base import NegativeSource
+from opencse.objective.part import ReadsRewritten
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.vectors.requests import Layer, Sentences
-from opencse.objective.vectors.rewritten import OtherTemplate, ReadsRewritten, Rewriting
+from opencse.objective.vectors.rewritten import OtherTemplate, Rewriting
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import AboveZero, PartSettings, Share
 

@@ -9,9 +9,10 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional
 
+from opencse.objective.part import ReadsRewritten
 from opencse.objective.similarity import at_least_float32, rowwise_similarity
 from opencse.objective.terms.base import Term
-from opencse.objective.vectors.rewritten import OtherTemplate, ReadsRewritten
+from opencse.objective.vectors.rewritten import OtherTemplate
 from opencse.objective.vectors.step import Representations
 from opencse.settings import AboveZero
 

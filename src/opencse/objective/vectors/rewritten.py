@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import AfterValidator
@@ -13,7 +13,6 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import Encoded
-from opencse.objective.part import Part
 from opencse.objective.vectors.negation import negated
 from opencse.objective.vectors.step import Forward, Request
 from opencse.text.template import Frame, Template
@@ -82,28 +81,6 @@ class Rewritten(Request[Tensor]):
         """Adds the rows to the forward pass."""
         rows = forward.add(forward.inputs.prepared[self])
         return lambda encoded: encoded.vectors[rows]
-
-
-class ReadsRewritten(Part):
-    """A part that reads the anchors' texts after a change: that of its settings, or else negated."""
-
-    _max_length: int | None = None
-
-    @property
-    def request(self) -> Rewritten:
-        """The vectors of the changed texts."""
-        change: Rewriting = getattr(self.settings, "change", "negated")
-        return Rewritten(change, self.settings.template, self.called.removeprefix("the "), self._max_length)
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        """The views, and the changed texts."""
-        return {*super().reads, self.request}
-
-    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
-        self._max_length = encoder.max_length
-        add_template(encoder, self.settings.template)
 
 
 def require_template(encoder: SentenceEncoder, other: str | None, reader: str) -> None:
