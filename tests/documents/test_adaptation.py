@@ -185,6 +185,13 @@ def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder:
     assert read(str(tiny_folder), pairs=PAIRS, settings=["data.max_length=32"]) == 32
 
 
+def test_a_sentence_without_order_is_its_own_pair_next_to_pairs(tmp_path: Path) -> None:
+    text = tmp_path / "loose.txt"
+    text.write_text("".join(f"Thing {n} is here.\n\n" for n in range(60)))
+    presets = [planned(text, model=BUILTIN, pairs=given, dev="none").preset for given in (None, PAIRS[:30])]
+    assert presets == ["sentences", "doubled"]
+
+
 @pytest.mark.slow
 def test_a_narrow_network_has_its_rate_and_a_wide_one_its_share(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for widest, chosen in ((256, ["narrow", "asked:whole:narrow"]), (255, ["wide", "wide:asked:whole"])):
