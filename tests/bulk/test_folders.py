@@ -149,6 +149,7 @@ def test_folders_that_cannot_be_used(source: Source, tmp_path: Path, encoder: Se
     assert "is not empty (notes.md)" in told(source, tmp_path / "other", encoder)
     assert "is a file" in told(source, Path(source.location), encoder)
     assert "give its folder or name" in told(source, tmp_path / "v", encoder, processes=2)
+    assert "not 33" in told(source, tmp_path / "v", encoder, form=Form(dimensions=33))
     assert not (tmp_path / "v").exists()
 
 

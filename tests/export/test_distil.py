@@ -52,6 +52,7 @@ def test_without_weights_or_reduction_a_word_has_the_encoders_vector(encoder: Se
     found = made.encoder.encode(words)
     assert np.abs(found @ found.T - expected @ expected.T).max() < 1e-4
     assert np.abs(found @ found.T).min() < 0.3, "the words differ"
+    assert not made.encoder.encode(["☃", "[MASK]"]).any(), "special tokens have no direction"
     theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(words)
     assert np.abs(theirs - found).max() < 1e-6
     assert "Word vectors distilled" in (tmp_path / "README.md").read_text()

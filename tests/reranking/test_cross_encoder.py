@@ -70,7 +70,10 @@ def test_batches_windows_and_progress_change_no_score(
     reranker = CrossEncoder.load(cross_encoder, device="cpu")
     expected = [float(reranker.scores([pair])[0]) for pair in pairs]
     monkeypatch.setattr(module, "_WINDOW", 7)
-    np.testing.assert_allclose(reranker.scores(pairs), expected, atol=1e-6)
+    done: list[tuple[int, ...]] = []
+    scores = reranker.scores(pairs, progress=lambda *counts: done.append(counts))
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    assert done[-1] == (len(pairs), len(pairs))
     assert reranker.scores([]).shape == (0,)
 
 
