@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,7 +18,7 @@ from opencse.runs.record import Outcome
 from opencse.statistics import holm, paired_seeds
 from opencse.studies.comparison import compare
 from opencse.studies.study import StudyRecord, find_baseline, parse_grid, variants
-from opencse.studies.tables import columns, comparison_table, expected_table, headlines, markdown
+from opencse.studies.tables import columns, comparison_table, expected_table, grid_figure, headlines, markdown
 
 SCORES = {
     "simcse": {1: 60.0, 2: 61.0, 3: 59.5, 4: 60.5, 5: 60.2},
@@ -239,6 +240,14 @@ def test_the_rows_are_all_combinations_in_order() -> None:
         "dcl-post:bert-base",
         ("training.batch_size=128", "training.learning_rate=3e-5"),
     )
+
+
+@pytest.mark.drawn
+def test_a_grid_of_two_settings_is_a_field_for_each_pair() -> None:
+    crossed = variants(["simcse"], ["training.batch_size=64,128", "training.learning_rate=1e-5,2e-5,3e-5"])
+    runs = [record(name, 1, {"sts.average": 60.0 + number}) for number, name in enumerate(crossed)]
+    picture = grid_figure(compare(runs, next(iter(crossed)), variants=crossed))
+    assert re.findall(r">(6\d\.\d\d)<", str(picture)) == ["60.00", "63.00", "61.00", "64.00", "62.00", "65.00"]
 
 
 def test_a_grid_varies_a_part_that_the_settings_bring() -> None:
