@@ -15,13 +15,14 @@ from opencse.text.given import open_texts
 
 @pytest.fixture
 def with_links(tmp_path: Path) -> Path:
-    """A folder with a text, two broken links, a link to a folder and a pipe."""
+    """A folder with a text, two broken links, two links to a folder and a pipe."""
     folder, elsewhere = tmp_path / "documents", tmp_path / "elsewhere"
     for one in (folder, elsewhere):
         one.mkdir()
         (one / "a.md").write_text("# Kettles\n\nFill it.\n", encoding="utf-8")
-    for name, target in (("b.md", "nothing"), ("c.txt", "c.txt"), ("linked", elsewhere), ("a.txt", folder / "a.md")):
+    for name, target in (("b.md", "nothing"), ("c.txt", "c.txt"), ("linked", elsewhere), ("too", elsewhere)):
         (folder / name).symlink_to(target)
+    (folder / "a.txt").symlink_to(folder / "a.md")
     (folder / ".hidden.md").symlink_to("nothing")
     os.mkfifo(folder / "p.txt")
     return folder
@@ -29,8 +30,8 @@ def with_links(tmp_path: Path) -> Path:
 
 LEFT_OUT = [
     "2 links to a file that does not exist (the first: b.md)",
-    "1 folder that is a link to a folder; links to folders are not followed (linked)",
-    "1 file that is a pipe or device (p.txt)",
+    "2 links to a folder; links to folders are not followed (the first: linked)",
+    "1 file of the kind pipe or device (p.txt)",
 ]
 
 

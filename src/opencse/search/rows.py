@@ -307,7 +307,7 @@ class FileRows:
             ids |= {row.id} if row.id is not None else set()
             for name in list(numbers) if is_untyped else ():
                 value = row.metadata[name]
-                if isinstance(value, str) and not _NUMBER.fullmatch(value):
+                if isinstance(value, str) and not (_NUMBER.fullmatch(value) and math.isfinite(float(value))):
                     numbers.discard(name)
                     if self.column_kinds.get(name) == "number":
                         raise UserError(

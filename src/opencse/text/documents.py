@@ -29,7 +29,7 @@ from opencse.text.values import is_missing, require_text
 _UNTYPED: tuple[KindName, ...] = ("table", "xml")
 _OBJECTS: tuple[KindName, ...] = ("json", *OBJECTS)
 _EMPTY = ("document", "without a title and a text")
-_BROKEN = ("file", "that cannot be read to its end")
+_BROKEN = ("file", "that cannot be read to the end")
 _PAGES = SECTIONED - {"mbox", "wikipedia"}
 """Kinds of which a file is one page or document."""
 
@@ -256,8 +256,6 @@ class Collection(Reading):
         plain = not self._selects_fields
         prose = kind in PROSE if path is not None else plain and kind in SECTIONED  # only tables have fields
         if prose:
-            description = str(source.kind).replace("one text per line", "a text file as one document")
-            notes.taken_for[description if kind == "text" else str(source.kind)] += 1
             metadata, empty = dict.fromkeys(self.metadata), True
             sections: Iterable[Section] = source.sections(path)
             if path is not None:  # a broken file of a folder is left out as a whole
@@ -266,6 +264,8 @@ class Collection(Reading):
                 except UserError as error:
                     notes.leave_out(*_BROKEN, str(error))
                     return
+            description = str(source.kind).replace("one text per line", "a text file as one document")
+            notes.taken_for[description if kind == "text" else str(source.kind)] += 1
             if lines := self._repeated.get(source.kind.name):
                 sections = notes.without_repeated(sections, lines)
             for section in sections:

@@ -370,7 +370,7 @@ class Source(Reading, TextRows):
                 try:
                     if not (file.kind.name == "table" and all(name.isdecimal() for name in columns or [""])):
                         choose_columns(columns, file.present(columns or ()), file.name)
-                    why = "that cannot be read to its end"
+                    why = "that cannot be read to the end"
                     for _ in file.records(columns):
                         pass
                 except UserError as error:

@@ -117,12 +117,16 @@ def test_a_broken_file_of_a_folder_is_left_out_as_a_whole_and_said(tmp_path: Pat
     (tmp_path / "b.csv").write_text('text\nTwo.\n"Three.\n')
     notes = ReadingNotes()
     assert [one.body for one in Collection(str(tmp_path)).documents(notes)] == ["One."]
-    assert notes.lines()[-1].startswith("left out   1 file that cannot be read to its end (")
+    assert notes.lines()[-1].startswith("left out   1 file that cannot be read to the end (")
     assert Source(str(tmp_path), None, None).read().rows == [("One.",)]
-    (tmp_path / "c.pdf").write_bytes(b"%PDF-1.4\n" + bytes(500))
+    packed = gzip.compress(b"Four.")[:-9]
+    for name, content in (("c.pdf", b"%PDF-1.4\n\0"), ("d.txt", b"\0"), ("e.md", b"\xc3\xa9\xff"), ("f.txt.gz", packed)):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=name):
+            list(Collection(str(tmp_path / name)).documents())
     notes = ReadingNotes()
     assert [one.body for one in Collection(str(tmp_path)).documents(notes)] == ["One."]
-    assert "2 files that cannot be read to their end" in notes.lines()[-1].replace("its end", "their end")
+    assert [line[:50] for line in notes.lines()[1:]] == ["left out   5 files that cannot be read to the end "]
 
 
 def test_a_made_id_is_no_id_of_a_later_file(tmp_path: Path) -> None:

@@ -531,26 +531,27 @@ def read_sections(file: File, kind: FileKind, *, name: str | None = None, keep_c
     match kind.name:
         case "text":
             paragraphs = tuple(join_lines(line for _, line in read_lines(file)))
-            return iter([Section(name, "", paragraphs)] if paragraphs else [])
+            if paragraphs:
+                yield Section(name, "", paragraphs)
         case "markdown":
-            return markdown_sections(read_text(file) + "\n", name, keep_code=keep_code)
+            yield from markdown_sections(read_text(file) + "\n", name, keep_code=keep_code)
         case "rst":
-            return rst_sections(read_text(file), name, keep_code=keep_code)
+            yield from rst_sections(read_text(file), name, keep_code=keep_code)
         case "html":
-            return html_sections(read_text(file), name, keep_code=keep_code)
+            yield from html_sections(read_text(file), name, keep_code=keep_code)
         case "pages":
-            return page_sections(read_text(file).split("\f"), name)
+            yield from page_sections(read_text(file).split("\f"), name)
         case "docx":
-            return docx_sections(file, name, keep_code=keep_code)
+            yield from docx_sections(file, name, keep_code=keep_code)
         case "epub":
-            return epub_sections(file, name, keep_code=keep_code)
+            yield from epub_sections(file, name, keep_code=keep_code)
         case "pdf":
-            return pdf_sections(file, name)
+            yield from pdf_sections(file, name)
         case "subtitles":
-            return subtitle_sections(file, name)
+            yield from subtitle_sections(file, name)
         case "mail":
-            return mail_sections(file, name)
+            yield from mail_sections(file, name)
         case "mbox":
-            return mailbox_sections(file, name)
+            yield from mailbox_sections(file, name)
         case _:
-            return wikipedia_sections(file)
+            yield from wikipedia_sections(file)
