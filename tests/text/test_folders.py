@@ -31,7 +31,7 @@ def with_links(tmp_path: Path) -> Path:
 LEFT_OUT = [
     "2 links to a file that does not exist (the first: b.md)",
     "2 links to a folder; links to folders are not followed (the first: linked)",
-    "1 file of the kind pipe or device (p.txt)",
+    "1 file such as a pipe or device (p.txt)",
 ]
 
 

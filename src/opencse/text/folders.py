@@ -70,7 +70,7 @@ def files_in(folder: Path) -> FolderFiles:
 def _fault(path: Path) -> tuple[str, str] | None:
     """What a path that is no file is, and why it is left out; None for a folder that is searched."""
     if not os.path.isdir(path):  # noqa: PTH112 - False where a link leads into a closed folder
-        return ("link", "to a file that does not exist") if path.is_symlink() else ("file", "of the kind pipe or device")
+        return ("link", "to a file that does not exist") if path.is_symlink() else ("file", "such as a pipe or device")
     if path.is_symlink():
         return "link", "to a folder; links to folders are not followed"
     return None if os.access(path, os.R_OK | os.X_OK) else ("folder", "that may not be read")

@@ -120,7 +120,7 @@ def test_a_broken_file_of_a_folder_is_left_out_as_a_whole_and_said(tmp_path: Pat
     assert notes.lines()[-1].startswith("left out   1 file that cannot be read to the end (")
     assert Source(str(tmp_path), None, None).read().rows == [("One.",)]
     packed = gzip.compress(b"Four.")[:-9]
-    for name, content in (("c.pdf", b"%PDF-1.4\n\0"), ("d.txt", b"\0"), ("e.md", b"\xc3\xa9\xff"), ("f.txt.gz", packed)):
+    for name, content in (("c.pdf", b"%PDF-1.4"), ("d.txt", b"\0"), ("e.md", b"\xc3\xa9\xff"), ("f.txt.gz", packed)):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=name):
             list(Collection(str(tmp_path / name)).documents())
