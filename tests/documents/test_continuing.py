@@ -52,6 +52,11 @@ def test_the_user_reads_what_is_new_and_what_is_missing() -> None:
     assert "nothing shows how much is forgotten" in alone.lines("m")[1]
     material = material_of(NEW)
     assert alone.material(material, material_of) is material
+    for few, known, asked in ((NEW[:50], OLD, "known"), (NEW, OLD[:50], "new")):
+        grown = Growth(few, known, 0).material(material_of(few), material_of)
+        assert grown.questions is not None
+        assert all(one.label.endswith(f"about {asked} documents") for one in grown.questions.sets)
+        assert "too few" in grown.facts
 
 
 @pytest.mark.slow

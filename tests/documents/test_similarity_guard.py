@@ -10,7 +10,8 @@ import torch
 from scipy.stats import spearmanr
 
 from opencse import SentenceEncoder
-from opencse.documents.dev_choice import Dev
+from opencse.documents.dev_choice import Dev, UserQueries
+from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.text import sample
 from opencse.text.given import open_texts
 from opencse.training.questions import FEWEST_TEXTS as FEWEST
@@ -48,6 +49,9 @@ def test_only_texts_that_are_not_english_have_it() -> None:
     unclear = SimilarityGuard.of(f"M{number} x 40 DIN 933" for number in range(99))
     assert unclear is not None
     assert unclear.name == "similarities of 99 held-out texts"
+    keywords = [f"kettle {number}" for number in range(99)]
+    english = RetrievalTask("toy", ["a"], [sample.TRAIN.read_text(encoding="utf-8")], keywords, keywords, [{}] * 99, 0)
+    assert UserQueries(english).guarded().language_guard is None, "the documents tell the language of keywords"
 
 
 def disturbed(encoder: SentenceEncoder, size: float) -> SentenceEncoder:

@@ -159,10 +159,15 @@ class Growth:
             again = [row if len(row) > 1 else row * 2 for row in again]
         questions = old.questions
         facts = f"{new.facts}; of the known documents {number_of(len(again), 'row')} of {len(old.rows):,}"
+        if new.questions is None and questions is not None:
+            facts += ", which alone ask questions: the new ones are too few to show what is gained on them"
+        elif new.questions is not None and questions is None:
+            facts += ", which are too few to ask what is forgotten about them"
         if questions is not None and pairs:
             questions = about_others(questions, pairs)
             facts += "" if questions else ", and no questions, because the given pairs answer with these documents"
-        rows = _without_questions_of([*new.rows, *again], new.questions, questions)
+        held = [text for one in (new.questions, questions) if one is not None for text in one.held_out()]
+        rows = rows_without([*new.rows, *again], held)
         if len(rows) < 2:
             raise UserError("the new documents repeat held-out texts of the known ones and add nothing to train on")
         return replace(new, rows=rows, questions=_both(new.questions, questions), facts=facts)
@@ -170,9 +175,6 @@ class Growth:
 
 def _both(new: TextQuestions | None, old: TextQuestions | None) -> TextQuestions | None:
     """Questions about new and about old documents, half of the score each."""
-    if new is None or old is None:
-        return new or old
-    shares = [share / 2 for one in (new, old) for share in (one.weights or (1 / len(one.sets),) * len(one.sets))]
     named = [
         replace(
             questions,
@@ -182,15 +184,14 @@ def _both(new: TextQuestions | None, old: TextQuestions | None) -> TextQuestions
             ),
         )
         for questions, age, documents in ((new, "new", "new"), (old, "old", "known"))
+        if questions is not None
     ]
+    if len(named) < 2:
+        return named[0] if named else None
+    shares = [share / 2 for one in named for share in (one.weights or (1 / len(one.sets),) * len(one.sets))]
     return named[0].joined(named[1], shares)
 
 
 def _kind(one: QuestionSet, questions: TextQuestions) -> str:
     """The kind of a set; only the user's pairs are called pairs."""
     return "titles" if one.kind == "pairs" and not questions.from_pairs else one.kind
-
-
-def _without_questions_of(rows: Sequence[tuple[str, ...]], *questions: TextQuestions | None) -> list[tuple[str, ...]]:
-    """The rows that hold no text of the questions or their answers."""
-    return rows_without(rows, [text for one in questions if one is not None for text in one.held_out()])

@@ -94,6 +94,10 @@ class UserQueries(Questions):
         """The queries."""
         return self.task.queries
 
+    def documents(self) -> list[str]:
+        """The documents."""
+        return self.task.documents
+
     def forbidden_texts(self) -> list[str]:
         """The queries; the documents are searched in the end, and may be trained on."""
         return [*self.task.queries, *super().forbidden_texts()]

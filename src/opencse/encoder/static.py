@@ -84,9 +84,11 @@ class StaticEncoder(NumpyEncoder[WordMeans]):
 
     def fingerprint(self) -> str:
         """A hash, 16 hexadecimal digits, of all that makes the vectors; that of the same `SentenceEncoder`."""
+        backend, *more = self.tokenizer.description()
         settings = (
             "static",
-            *_canonical(*self.tokenizer.description()),
+            _canonical(str(backend)),
+            *more,
             self.normalize,
             self.max_length,
             self.prompts.identity,
@@ -120,13 +122,9 @@ class StaticEncoder(NumpyEncoder[WordMeans]):
         return unit_rows(vectors) if self.normalize else vectors
 
 
-def _canonical(backend: object, *more: object) -> tuple[object, ...]:
-    """What a tokenizer's ids depend on; a post-processor that adds no token is written as none is."""
-    return _canonical_backend(str(backend)), *more
-
-
 @lru_cache(maxsize=4)  # to sort a vocabulary takes longer than to hash the vectors of its words
-def _canonical_backend(description: str) -> str:
+def _canonical(description: str) -> str:
+    """What a tokenizer's ids depend on; a post-processor that adds no token is written as none is."""
     stated = json.loads(description)
     post = stated["post_processor"]
     if post is not None and post.get("type") == "TemplateProcessing" and not post.get("special_tokens"):

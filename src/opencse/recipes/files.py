@@ -340,12 +340,11 @@ def recipe_tables(recipe: str) -> RecipeTables:
     if "presets" in read:
         raise UserError(f"{recipe}: a recipe with a base has the base's presets; remove presets, or base")
     tables = {key: value for key, value in read_recipe(base).items() if key not in _ABOUT}
-    presets = {name: _unpublished(preset) for name, preset in tables.get("presets", {}).items()}
+    presets = {
+        name: {key: value for key, value in preset.items() if key not in _PUBLISHED}
+        for name, preset in tables.get("presets", {}).items()
+    }
     return RecipeTables({**tables, **about, "presets": presets}, tuple(in_order(_changes(recipe, read))), explicit)
-
-
-def _unpublished(preset: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in preset.items() if key not in _PUBLISHED}
 
 
 def _changes(recipe: str, read: dict[str, Any]) -> list[Change]:

@@ -381,7 +381,9 @@ def _at_the_rate_of_adapters(recipe: Recipe, of_presets: Iterable[Change]) -> tu
     keys_by_preset: dict[str, set[str]] = {}
     for change in of_presets:
         keys_by_preset.setdefault(change.where, set()).update(_flat(change))
-    if any(_RATE in keys and any(map(_is_of_adapters, keys)) for keys in keys_by_preset.values()):
+    if any(
+        _RATE in keys and any(f"{key}.".startswith("encoder.lora.") for key in keys) for keys in keys_by_preset.values()
+    ):
         return recipe, ()
     rate_before = recipe.training.learning_rate
     rate = float(f"{_RATE_OF_ADAPTERS * rate_before:.6g}")
@@ -389,10 +391,6 @@ def _at_the_rate_of_adapters(recipe: Recipe, of_presets: Iterable[Change]) -> tu
     reason = f"{_RATE_OF_ADAPTERS} times {rate_before:g}, which is for a whole model and not for adapters"
     line = f"{_RATE} = {rate:g} ({reason})"
     return recipe.model_copy(update={"training": training}), (line,)
-
-
-def _is_of_adapters(key: str) -> bool:
-    return f"{key}.".startswith("encoder.lora.")
 
 
 def _model_of_preset(recipe: Recipe, model: str) -> str:

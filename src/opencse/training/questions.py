@@ -237,14 +237,15 @@ class SimilarityGuard:
     language: str | None = None
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> SimilarityGuard | None:
+    def of(cls, texts: Iterable[str], documents: Sequence[str] = ()) -> SimilarityGuard | None:
         """The guard for a user's texts; None where they are English, which general questions guard, or too few.
 
         Args:
             texts: texts that are not trained on. Those of lowest hash are compared.
+            documents: tell the language where the texts do not, such as keywords without function words.
         """
         distinct = sorted(dict.fromkeys(texts), key=lambda text: (fraction(text), text))
-        language = language_of_texts(distinct)
+        language = language_of_texts(distinct) or language_of_texts(documents[:TEXTS])
         if language == "english" or len(distinct) < FEWEST_TEXTS:
             return None
         return cls(distinct[:TEXTS], language)
@@ -356,6 +357,10 @@ class Questions(Selector):
     def held_out(self) -> list[str]:
         """Texts of the questions and answers, which are not trained on."""
 
+    def documents(self) -> Sequence[str]:
+        """The texts that are searched, where `held_out` has none of them."""
+        return ()
+
     @abstractmethod
     def content(self) -> list[object]:
         """The questions and their answers as plain values, for `fingerprint`."""
@@ -371,7 +376,8 @@ class Questions(Selector):
 
     def guarded(self) -> Self:
         """The same with guards against forgetting: general English questions, and one of the text's language."""
-        return replace(self, guard=Guard.built_in(), language_guard=SimilarityGuard.of(self.held_out()))
+        language_guard = SimilarityGuard.of(self.held_out(), self.documents())
+        return replace(self, guard=Guard.built_in(), language_guard=language_guard)
 
     @property
     def measure(self) -> str:
