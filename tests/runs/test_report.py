@@ -167,8 +167,11 @@ def test_of_a_trained_encoder(tiny_folder: Path, tmp_path: Path) -> None:
     assert f"| start | {result.scores[0]:.2f} |" in card.text
     assert f"| last, step 4 | {result.scores[4]:.2f} |" in card.text
     assert "From one run, seed 7." in card.text
-    assert f"| kept | {result.kept}: " in card.text
-    assert "| kept | last: " in card_of(tmp_path / "out" / "last").text
+    assert f"| this model | {result.kept} |" in card.text
+    assert "| this model | last |" in card_of(tmp_path / "out" / "last").text
+    shares = "training.average_with_start=[0.5]"
+    opencse.train(sample.TRAIN, tmp_path / "half", model=tiny_folder, settings=[*QUICK, shares], dev="sample")
+    assert "| last, step" not in card_of(tmp_path / "half").text, "only its average with the start was scored"
 
 
 KEPT = [("simcse", "best"), ("simcse", "start"), ("pretrain", "last")]

@@ -37,7 +37,8 @@ _TRAINED = """# Sentence encoder trained with OpenCSE
 | started from | {model} |
 | text | {rows}, {tokens:,} tokens; content hash {fingerprint} |{further}
 | temperature, batch, learning rate, seed | {temperature}, {batch}, {rate:g}, {seed} |
-| kept | {kept}: {verdict} |
+| this model | {which} |
+| verdict of the run | {verdict} |
 
 In the folder of the run, `run.json` and `metrics.jsonl` hold every setting and the log of training.
 
@@ -82,9 +83,9 @@ def model_card(
             batch=f"{training.batch_tokens:,} tokens" if training.batch_tokens else training.batch_size,
             rate=training.learning_rate,
             seed=training.seed,
-            kept=which,
+            which=which,
             verdict=as_text(verdict),
-            scores=_score_lines(record, scores, training.seed),
+            scores=_score_lines(record, scores, recipe, encoder.token_weights is None),
         ),
         encoder,
         base=model,
@@ -101,19 +102,21 @@ def _further(recipe: Recipe) -> str:
     return f"\n| further data sets, mixed in | {names} |" if names else ""
 
 
-def _score_lines(record: RunRecord, scores: Mapping[int, float], seed: int) -> str:
-    """The dev scores of a run as Markdown."""
+def _score_lines(record: RunRecord, scores: Mapping[int, float], recipe: Recipe, same_tokens: bool) -> str:
+    """The dev scores of a run as Markdown; of the last model only where it was scored, and not averages of it."""
     if not scores:
         return "None: nothing was evaluated, so nothing shows whether it is better than its start."
-    last, best = max(scores), max(scores, key=lambda step: scores[step])
+    training, best = recipe.training, max(scores, key=lambda step: scores[step])
     rows = [("start", scores[0])] if 0 in scores else []
     rows += [] if record.given is None else [("start, as given", record.given.value)]
-    rows += [(f"best, step {best:,}", scores[best]), (f"last, step {last:,}", scores[last])]
+    rows.append((f"best, step {best:,}", scores[best]))
+    if same_tokens and (*training.average_with_start, *training.averages_at_end) == (1.0,):
+        rows.append((f"last, step {max(scores):,}", scores[max(scores)]))
     table = "".join(f"| {name} | {value:.2f} |\n" for name, value in rows)
     return (
         f"| on {as_text(public_name(record.identity.dev or ''))} | {as_text(record.measure or 'dev score')} |\n"
         f"|---|---|\n{table}\n"
-        f"From one run, seed {seed}. The best step was selected by these same scores, so they are optimistic."
+        f"From one run, seed {training.seed}. The best step was selected by these same scores, so they are optimistic."
     )
 
 

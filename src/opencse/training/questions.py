@@ -467,7 +467,7 @@ class Questions(Selector):
             with_own = f" (with its own pooling {own_pooling.pooling} {own_pooling.value:.2f})"
         if not step or history.by_step[step].value <= before:
             untrained: Literal["start", "given"] = "given" if before > start.value else "start"
-            scores = f"{measured}: start {start.value:.2f}{with_own}"
+            scores = f"{measured.removesuffix(',')}: start {start.value:.2f}{with_own}"
             return Choice(untrained, self._refusal(history, before, scores, start_kept(untrained, own_pooling)))
         best = history.by_step[step]
         gain = _with_interval(best.value - start.value, best.error)
