@@ -97,5 +97,5 @@ def in_chunks(taken: Trainer, patch: pytest.MonkeyPatch) -> list[str]:
 
     patch.setattr(chunks, "_rows", cut)
     patch.setattr(Chunks, "draw", lambda self, network, device: 1 if network.training else None)
-    taken.chunks = replace(taken.chunks, rows=4)
+    taken.chunks = replace(taken.chunks, rows=3)
     return read
