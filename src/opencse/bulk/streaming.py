@@ -96,9 +96,8 @@ def encode_file(
                 first = [texts[0] for _, texts in records]
                 if file.done == before:
                     warn_of_unknown_tokens(encoder, first, say)
-                counting = _counted_from(file.done, rows, progress)
                 try:
-                    written = settings.vectors(encoder, first, prompt, counting)
+                    written = settings.vectors(encoder, first, prompt, lambda done, _: progress(file.done + done, rows))
                 except DamagedVectorError as error:
                     file.discard()
                     raise fault(source, records[error.row][0].number, error) from None
@@ -159,11 +158,6 @@ def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple
     examples = islice(source.examples(), before, None)
     while records := list(islice(examples, window)):
         yield records
-
-
-def _counted_from(before: int, rows: int, progress: Count) -> Count:
-    """``progress`` of the whole text, for the counts of one window."""
-    return lambda done, _: progress(before + done, rows)
 
 
 SENTENCES = "sentences.jsonl"

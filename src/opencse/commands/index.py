@@ -506,8 +506,7 @@ def index_negatives(
     say_left_out_rows(source, progress.say)
     rows = source.read().rows
     with Index(Path(folder)) as index, index.snapshot():  # all queries search the same snapshot
-        info = index.info()
-        index.encoder = encoder_of(info, model, progress, device, trust_remote_code)
+        index.encoder = encoder_of(index.info(), model, progress, device, trust_remote_code)
         margins = None
         if teacher is not None:
             from opencse.reranking.second_stage import MarginTeacher
@@ -595,8 +594,7 @@ def tune_index(
     queries = UserQueries.read(Path(dev), measure, keep_identical_ids)
     with Index.open(folder) as index:
         require_writable(index.folder / NAMES, remedy="the weight is saved with the index; tune a copy of your own")
-        info = index.info()
-        index.encoder = encoder_of(info, model, progress, device, trust_remote_code)
+        index.encoder = encoder_of(index.info(), model, progress, device, trust_remote_code)
         with index.snapshot() as snapshot:
             progress.say("hybrid     answering queries with every weight of the vectors")
             fitted = fit_index_to_queries(snapshot, index.encoder, queries)

@@ -158,15 +158,19 @@ class Part(nn.Module):
 
 
 class ReadsRewritten(Part):
-    """A part that reads the anchors' texts after a change: that of its settings, or else negated."""
+    """A part that reads the anchors' texts after a change."""
 
     _max_length: int | None = None
 
     @property
+    def change(self) -> Rewriting:
+        """How the texts are changed."""
+        return "negated"
+
+    @property
     def request(self) -> Rewritten:
         """The vectors of the changed texts."""
-        change: Rewriting = getattr(self.settings, "change", "negated")
-        return Rewritten(change, self.settings.template, self.called.removeprefix("the "), self._max_length)
+        return Rewritten(self.change, self.settings.template, self.called.removeprefix("the "), self._max_length)
 
     @property
     def reads(self) -> Set[Request[Any]]:

@@ -106,12 +106,12 @@ def _score_lines(record: RunRecord, scores: Mapping[int, float], recipe: Recipe,
     """The dev scores of a run as Markdown; of the last model only where it was scored, and not averages of it."""
     if not scores:
         return "None: nothing was evaluated, so nothing shows whether it is better than its start."
-    training, best = recipe.training, max(scores, key=lambda step: scores[step])
+    training, last, best = recipe.training, max(scores), max(scores, key=lambda step: scores[step])
     rows = [("start", scores[0])] if 0 in scores else []
     rows += [] if record.given is None else [("start, as given", record.given.value)]
     rows.append((f"best, step {best:,}", scores[best]))
-    if same_tokens and (*training.average_with_start, *training.averages_at_end) == (1.0,):
-        rows.append((f"last, step {max(scores):,}", scores[max(scores)]))
+    if same_tokens and training.shares == (1.0,):
+        rows.append((f"last, step {last:,}", scores[last]))
     table = "".join(f"| {name} | {value:.2f} |\n" for name, value in rows)
     return (
         f"| on {as_text(public_name(record.identity.dev or ''))} | {as_text(record.measure or 'dev score')} |\n"

@@ -194,9 +194,9 @@ def _selection(run: RunSetup) -> str:
         evaluated = "every step" if training.evaluate_every == 1 else f"every {training.evaluate_every} steps"
         if training.patience is not None:
             evaluated += f"; training ends after {number_of(training.patience, 'evaluation')} without gain"
-    shares = [f"{share:.0%}" for share in (*training.average_with_start, *training.averages_at_end)]
-    if shares != ["100%"]:
-        evaluated += f"; shares of the trained weights that are tried: {', '.join(shares)}"
+    if training.shares != (1.0,):
+        shares = ", ".join(f"{share:.0%}" for share in training.shares)
+        evaluated += f"; shares of the trained weights that are tried: {shares}"
     saved = of[run.objective.saved_encoder]
     return f"best{saved} by {selector.measure} on {selector.name} ({selector.size}), {evaluated}"
 

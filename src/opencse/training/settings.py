@@ -170,6 +170,11 @@ class TrainingSettings(Settings):
         return self
 
     @property
+    def shares(self) -> tuple[float, ...]:
+        """All shares of the trained weights that are scored; (1,) where nothing is averaged."""
+        return (*self.average_with_start, *self.averages_at_end)
+
+    @property
     def seed_of_order(self) -> int:
         """The seed of the order of the examples: ``data_seed`` where it is set."""
         return self.seed if self.data_seed is None else self.data_seed

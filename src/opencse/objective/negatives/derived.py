@@ -320,6 +320,11 @@ class RewrittenTexts(ReadsRewritten, NegativeSource):
 
     settings: Settings
 
+    @property
+    def change(self) -> Rewriting:
+        """That of the settings."""
+        return self.settings.change
+
     def count(self, batch_size: int, hard: int) -> int:
         """N."""
         return batch_size
